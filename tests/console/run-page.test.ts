@@ -198,6 +198,47 @@ describe('the page of a run in the console', () => {
     expect(await timeline().textContent()).toContain('copied')
   })
 
+  it('the page of a run shows skipped steps, the round and the progress of a step, and its state only with the data', async () => {
+    const item = {
+      StepName: 'order',
+      Status: 'Skipped' as const,
+      Attempt: 0,
+      IdempotencyKey: 'key-of-order',
+      ResponseStatus: null,
+      ResponseBody: null,
+      Data: null,
+      Error: null,
+      StartedAt: null,
+      FinishedAt: null,
+    }
+    at.fake.add(['paged'], {
+      Status: 'Running',
+      StepName: 'report',
+      CreatedAt: time(0),
+      Items: [
+        item,
+        {
+          ...item,
+          StepName: 'report',
+          Status: 'Running',
+          Round: 6,
+          State: { page: 'state-of-round-6' },
+          Report: { Done: 7, Of: 12, Note: 'page <7>', At: time(10) },
+        },
+      ],
+    })
+    await page.goto(`${at.url}/runs/${PROCESS}/paged`)
+    await page.getByText('7 of 12 · page <7>').waitFor()
+    await page.getByText('· round 6').waitFor()
+    expect(await page.locator('body').textContent()).toContain('Skipped')
+    expect(await timeline().textContent()).toContain('skipped')
+    expect(await page.locator('body').textContent()).not.toContain('state-of-round-6')
+    await expectAccessible(page, 'run-paged')
+    await page.getByRole('link', { name: 'Data', exact: true }).click()
+    await page.getByText('State of report').waitFor()
+    expect(await page.locator('#data').textContent()).toContain('state-of-round-6')
+  })
+
   it('the page of a run lists the existing runs of the transaction if the URL names a missing run', async () => {
     await show('?run=7')
     const alert = page.getByRole('alert')

@@ -1,6 +1,6 @@
 import { AssertionError } from 'node:assert'
 import type { Json } from '@integration-host/coordinator/api'
-import { idempotencyKey } from '@integration-host/coordinator/item'
+import { idempotencyKey, isFinished } from '@integration-host/coordinator/item'
 import type { RunDetailResponse } from '@integration-host/shared/contracts/run'
 
 /** A run as the HTTP interface of the coordinator shows it. */
@@ -28,10 +28,10 @@ export interface TestRun {
   readonly isPurged: boolean
   /** Everything that the coordinator shows about the run: header, items and attempts. */
   readonly view: RunView
-  /** Returns the data of a completed step. @throws {AssertionError} the step is not completed. */
+  /** Returns the data of a finished step; `null` if it was skipped. @throws {AssertionError} the step is not finished. */
   data(step: string): Json
-  /** Returns the idempotency key that the calls of a step send. */
-  key(step: string): string
+  /** Returns the idempotency key that the calls of a step send, in round 0 or in another round. */
+  key(step: string, round?: number): string
   /** @throws {AssertionError} if the run has another status. The message has the last error of the run. */
   toHaveStatus(status: RunStatus): void
   /** Starts the next run of the transaction. */
@@ -89,12 +89,12 @@ export function createTestRun(view: RunView, { act }: RunActions): RefreshedRun 
     },
     data(step) {
       const item = run.view.Items.find(({ StepName }) => StepName === step)
-      if (item?.Status === 'Completed' || item?.Status === 'Copied') return item.Data
+      if (item !== undefined && isFinished(item)) return item.Data
       throw new AssertionError({
         message: `the step ${step} of ${nameOf(run)} is not completed: ${stateOf(run)}`,
       })
     },
-    key: (step) => idempotencyKey(run.view, step),
+    key: (step, round) => idempotencyKey(run.view, step, round),
     toHaveStatus(status) {
       if (run.status === status) return
       throw new AssertionError({

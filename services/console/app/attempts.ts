@@ -42,9 +42,10 @@ export function numberedAttempts(run: RunView): readonly NumberedAttempt[] {
 
 /**
  * Returns whether an attempt counts against the limit of the step. An attempt does not count if the next attempt of the
- * step has the same stored number.
+ * step has the same stored number. After an attempt that ended its round, the numbers begin again.
  */
 function isCounted(run: RunView, attempt: Attempt, next: Attempt | undefined): boolean {
+  if (attempt.Outcome === 'repeated') return true
   if (next === undefined) {
     const isDue = run.CompletedAt === null && run.StepName === attempt.StepName
     return !isDue || run.Attempt >= attempt.Attempt

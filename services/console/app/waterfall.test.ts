@@ -245,9 +245,19 @@ describe('the timeline of a run', () => {
       StartedAt: at(-9_000),
       FinishedAt: at(-8_000),
     }
-    const replay = run([attempt('csv', 1, [100, 300])], { ReplayID: 1, Items: [copied] })
+    const skipped = { ...copied, StepName: 'report', Status: 'Skipped' as const }
+    const replay = run([attempt('csv', 1, [100, 300])], {
+      ReplayID: 1,
+      Steps: ['order', 'report', 'csv', 'mail'],
+      Items: [copied, skipped],
+    })
     const { lanes } = waterfall(replay, 0)
-    expect(lanes.map(({ isCopied }) => isCopied)).toEqual([true, false])
+    expect(lanes.map(({ without }) => without)).toEqual([
+      'copied',
+      'skipped',
+      'not reached',
+      'not reached',
+    ])
     expect(shown(lanes[0])).toEqual([])
   })
 

@@ -21,8 +21,8 @@ export interface Lane {
   readonly segments: readonly Segment[]
   /** The number of attempts that are left out in the middle of the lane. */
   readonly omitted: number
-  /** Whether the run before has completed the step, so that this run does not run the step. */
-  readonly isCopied: boolean
+  /** Why the run has not run the step, if the lane has no segments. */
+  readonly without: 'copied' | 'skipped' | 'not reached'
 }
 
 export interface Waterfall {
@@ -80,6 +80,11 @@ function waitBegin(outcome: string): string | null {
   return RETRIED.test(outcome) ? `after ${outcome}` : null
 }
 
+const NOT_RUN: ReadonlyMap<string, Lane['without']> = new Map([
+  ['Copied', 'copied'],
+  ['Skipped', 'skipped'],
+])
+
 /** Returns the timeline of a run as of `now` (epoch ms). */
 export function waterfall(run: RunView, now: number): Waterfall {
   const all = numberedAttempts(run)
@@ -123,10 +128,9 @@ export function waterfall(run: RunView, now: number): Waterfall {
       }
       if (step === run.StepName && ended === null)
         segments.push(...dueSegments(run, shown.at(-1), now))
-      const isCopied = run.Items.some(
-        ({ StepName, Status }) => StepName === step && Status === 'Copied',
-      )
-      return { step, segments, omitted, isCopied }
+      const item = run.Items.find(({ StepName }) => StepName === step)
+      const without = NOT_RUN.get(item?.Status ?? '') ?? 'not reached'
+      return { step, segments, omitted, without }
     }),
   }
 }
@@ -181,6 +185,6 @@ function attemptSegment(attempt: NumberedAttempt, openUntil: number): Segment {
   const text = `attempt ${attempt.number}: ${Outcome}${status}${attempt.isCounted ? '' : ', not counted'}`
   if (FinishedAt === null)
     return segment('doubt', from, openUntil, `${text}, its end is not recorded`)
-  const kind = Outcome === 'completed' ? 'completed' : 'failed'
+  const kind = Outcome === 'completed' || Outcome === 'repeated' ? 'completed' : 'failed'
   return segment(kind, from, Date.parse(FinishedAt), text)
 }

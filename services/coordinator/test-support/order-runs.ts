@@ -1,3 +1,4 @@
+import type { Json } from '../src/run/json-normalization.ts'
 import { advance, type StepOutcome } from '../src/run/progress.ts'
 import { defaultRetryPolicy } from '../src/run/retry-policy.ts'
 import type { ClaimedRun, Run } from '../src/run/run.ts'
@@ -70,9 +71,12 @@ export function workOn(source: () => TransactionSource) {
   const record = async (
     { lease, run }: Claim,
     outcome: StepOutcome,
+    report?: Json,
   ): Promise<ClaimedRun | null> => {
     const course = { steps: process.steps, policy: defaultRetryPolicy, random: 0.5 }
-    const moved = await source().record(lease, advance(run, outcome, course))
+    const { item, ...transition } = advance(run, outcome, course)
+    const reported = item !== null && report !== undefined ? { ...item, report } : item
+    const moved = await source().record(lease, { ...transition, item: reported })
     return moved === null ? null : { ...run, ...moved }
   }
   const finish = async (run: ClaimedRun): Promise<ClaimedRun> => {

@@ -6,11 +6,13 @@ import { createMemoryTargetCalls } from '../src/adapters/memory/target-calls.ts'
 import { createCoolDowns } from '../src/step/cool-downs.ts'
 import { defineProcess } from '../src/step/define-process.ts'
 import type { CallOutcome, CallRequest } from '../src/step/http-call.ts'
-import type { StepDeps, StepProcess } from '../src/step/perform-step.ts'
+import type { StepProcess } from '../src/step/entered.ts'
+import type { StepDeps } from '../src/step/perform-step.ts'
 import { runStep } from '../src/step/run-step.ts'
 import { StepAbort } from '../src/step/step-abort.ts'
 import type { AnyStep } from '../src/step/step.ts'
 import { createTargetLimiter } from '../src/step/target-limiter.ts'
+import type { Round } from '../src/run/item.ts'
 import type { Claim } from '../src/run/transaction-source.ts'
 import { claimedRun } from './claimed-run.ts'
 
@@ -34,7 +36,16 @@ const claim: Claim = {
     Version: 3,
     Attempt: 4,
   }),
-  items: [{ StepName: 'first', ResponseStatus: 200, ResponseBody: '{"x":1}', Data: { x: 1 } }],
+  items: [
+    {
+      StepName: 'first',
+      Status: 'Completed',
+      ResponseStatus: 200,
+      ResponseBody: '{"x":1}',
+      Data: { x: 1 },
+      Error: null,
+    },
+  ],
 }
 export const answered = (
   status: number,
@@ -76,6 +87,7 @@ export const stepDeps = (change: Partial<StepDeps> = {}): StepDeps => ({
   log: () => createLogger('test', 'silent'),
   traceparent: () => TRACEPARENT,
   onCall: () => {},
+  onReport: () => {},
   abort: new StepAbort(),
   isOnline: async () => true,
   now: () => 0,
@@ -90,19 +102,28 @@ export async function outcomeOf(
     StepDeps & {
       readonly isInDoubt: boolean
       readonly realm: string | null
+      readonly attempt: number
+      readonly round: Round
       readonly initialData: Claim['run']['InitialData']
       readonly definition: StepProcess
     }
   > = {},
 ) {
   const calls: CallRequest[] = []
-  const { isInDoubt = false, realm = '42', definition = anyProcess, ...others } = change
-  const { initialData = { n: 1 }, ...deps } = others
+  const { isInDoubt = false, realm = '42', definition = anyProcess, round, ...others } = change
+  const { initialData = { n: 1 }, attempt = claim.run.Attempt, ...deps } = others
   const outcome = await runStep(
     handler,
     {
       ...claim,
-      run: { ...claim.run, InDoubt: isInDoubt, Realm: realm, InitialData: initialData },
+      run: {
+        ...claim.run,
+        Attempt: attempt,
+        InDoubt: isInDoubt,
+        Realm: realm,
+        InitialData: initialData,
+      },
+      ...(round !== undefined && { round }),
     },
     definition,
     stepDeps({

@@ -113,6 +113,12 @@ export const Sender = z
   .meta({ ref: 'Sender' })
 export type Sender = z.output<typeof Sender>
 
+/** The progress that a step has reported, as the member `Report` of its item. */
+export const StepReport = z
+  .object({ Done: z.number(), Of: z.number(), Note: z.string().nullable(), At: z.iso.datetime() })
+  .meta({ ref: 'StepReport' })
+export type StepReport = z.output<typeof StepReport>
+
 export const ItemView = z
   .object({
     StepName: z.string(),
@@ -132,7 +138,7 @@ export const ItemView = z
       description: 'the number of the round of a repeated step',
     }),
     Report: AnyJson.optional().meta({
-      description: 'the progress that the step has reported last',
+      description: 'the progress that the step has reported last: a StepReport',
     }),
     Ask: AnyJson.optional().meta({
       description: 'what is shown to the person who decides about an event',

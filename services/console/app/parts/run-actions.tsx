@@ -114,7 +114,9 @@ export function RunActions({ run, session }: RunActionsProps) {
 
 /** The fields that the confirmation of an action has besides the reason. */
 function ActionFields({ action, run }: { readonly action: RunAction; readonly run: RunView }) {
-  const completed = run.Items.filter(({ Status }) => Status === 'Completed' || Status === 'Copied')
+  const completed = run.Items.filter(({ Status }) =>
+    ['Completed', 'Copied', 'Skipped'].includes(Status),
+  )
   return (
     <>
       {action === 'replay' && completed.length > 0 && (

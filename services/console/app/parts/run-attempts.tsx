@@ -54,6 +54,8 @@ export function RunSteps({ run }: { readonly run: RunView }) {
                 {item !== undefined && item.ResponseStatus !== null && (
                   <span className="muted"> · response {item.ResponseStatus}</span>
                 )}
+                {item?.Round !== undefined && <span className="muted"> · round {item.Round}</span>}
+                {item?.Report !== undefined && <ReportedProgress report={item.Report} />}
               </td>
               <td>
                 {isWhole
@@ -72,6 +74,25 @@ export function RunSteps({ run }: { readonly run: RunView }) {
         })}
       </tbody>
     </table>
+  )
+}
+
+/** Shows the progress that a step has reported. */
+function ReportedProgress({
+  report: { Done, Of, Note },
+}: {
+  readonly report: NonNullable<RunView['Items'][number]['Report']>
+}) {
+  return (
+    <div className="muted">
+      {Done} of {Of}
+      {Note !== null && (
+        <>
+          {' · '}
+          <Outside text={Note} />
+        </>
+      )}
+    </div>
   )
 }
 

@@ -47,9 +47,10 @@ export function RunData({ session, run }: RunDataProps) {
       {session.SeesData && data.data !== undefined && (
         <>
           <Text run={run} name="Initial data" of="initial" excerpt={data.data.InitialData} />
-          {data.data.Items.map(({ StepName: step, Data: item, ResponseBody }) => (
+          {data.data.Items.map(({ StepName: step, Data: item, State: state, ResponseBody }) => (
             <div key={step}>
               <Text run={run} name={`Data of ${step}`} of="data" step={step} excerpt={item} />
+              <Text run={run} name={`State of ${step}`} of="state" step={step} excerpt={state} />
               <Text
                 run={run}
                 name={`Response of ${step}`}

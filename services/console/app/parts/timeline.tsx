@@ -18,7 +18,7 @@ export function Timeline({ run }: { readonly run: RunView }) {
   return (
     <figure className="timeline">
       <ol>
-        {lanes.map(({ step, segments, omitted, isCopied }) => (
+        {lanes.map(({ step, segments, omitted, without }) => (
           <li key={step}>
             <span className="step">
               <Outside text={step} />
@@ -29,7 +29,7 @@ export function Timeline({ run }: { readonly run: RunView }) {
               role="img"
               aria-label={
                 segments.length === 0
-                  ? emptyText(isCopied)
+                  ? without
                   : visible(segments.map(({ text }) => text).join(', ')) +
                     (omitted > 0 ? `, and ${counted(omitted, 'more attempt')}` : '')
               }
@@ -50,7 +50,7 @@ export function Timeline({ run }: { readonly run: RunView }) {
               {omitted > 0
                 ? `+${omitted} more`
                 : segments.length === 0
-                  ? emptyText(isCopied)
+                  ? without
                   : (ENDS.get(segments.at(-1)?.kind) ?? exact(timeOfAttempts(segments)))}
             </span>
           </li>
@@ -70,9 +70,6 @@ export function Timeline({ run }: { readonly run: RunView }) {
     </figure>
   )
 }
-
-/** Returns the text of a lane without bars. */
-const emptyText = (isCopied: boolean): string => (isCopied ? 'copied' : 'not reached')
 
 /** The texts of the lanes whose last bar has no length to show. */
 const ENDS: ReadonlyMap<SegmentKind | undefined, string> = new Map([

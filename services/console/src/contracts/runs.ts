@@ -1,7 +1,7 @@
 /** The pages of the runs: the list, one run, and the actions on a run. */
 import { Reason } from '@integration-host/shared/contracts/reason'
 import { RunDetailResponse, RunResponse } from '@integration-host/shared/contracts/run'
-import { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
+import { AttemptView, ItemView, StepReport } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
 import { ActivityEntry } from './activity.ts'
 import { CompanyView } from './companies.ts'
@@ -52,7 +52,11 @@ export const RunView = RunDetailResponse.omit({ InitialData: true, Items: true, 
   .extend({
     Why,
     Steps: z.array(z.string()).meta({ description: 'of the process, in order' }),
-    Items: z.array(ItemView.omit({ ResponseBody: true, Data: true })),
+    Items: z.array(
+      ItemView.omit({ ResponseBody: true, Data: true, State: true, Ask: true }).extend({
+        Report: StepReport.optional(),
+      }),
+    ),
     Attempts: z.array(AttemptView),
     Runs: z.array(RunResponse.pick({ ReplayID: true, Status: true, CreatedAt: true })).meta({
       description: 'the runs of the transaction, the latest first',
@@ -87,8 +91,8 @@ const Excerpt = z
   .nullable()
 export type Excerpt = z.output<typeof Excerpt>
 
-/** The texts of a run: its initial data, and the data and the response of a step. */
-export const runTexts = ['initial', 'data', 'response'] as const
+/** The texts of a run: its initial data, and the data, the state and the response of a step. */
+export const runTexts = ['initial', 'data', 'state', 'response'] as const
 export type RunText = (typeof runTexts)[number]
 
 /** The business data of a run, which only operators may read. Data is JSON; a response is the text that was received. */
@@ -98,7 +102,9 @@ export const RunDataView = z
     Realm: z.string().nullable(),
     Tags: z.record(z.string(), z.string()).nullable(),
     InitialData: Excerpt,
-    Items: z.array(z.object({ StepName: z.string(), Data: Excerpt, ResponseBody: Excerpt })),
+    Items: z.array(
+      z.object({ StepName: z.string(), Data: Excerpt, State: Excerpt, ResponseBody: Excerpt }),
+    ),
   })
   .meta({ ref: 'RunData' })
 export type RunDataView = z.output<typeof RunDataView>

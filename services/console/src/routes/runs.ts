@@ -2,6 +2,7 @@ import { ActionPage } from '@integration-host/shared/contracts/action'
 import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
 import { RunDetailResponse, RunResponse } from '@integration-host/shared/contracts/run'
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
+import { StepReport } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import {
   jsonResponse,
@@ -170,7 +171,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
         const names = await companyNames.of(realmsOf(run))
         return c.json({
           ...run,
-          Items: Items.map(({ ResponseBody: _body, Data: _itemData, ...item }) => item),
+          Items: Items.map(itemOf),
           Why: whyOf(run, contextOf(run, names, installation())),
           Company: nameIn(names, run.Realm) ?? null,
           Broken: brokenCompany(run.WaitingFor, installation()),
@@ -212,6 +213,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
           Items: found.Items.map(({ StepName }) => ({
             StepName,
             Data: excerptOf(textOf(found, 'data', StepName)),
+            State: excerptOf(textOf(found, 'state', StepName)),
             ResponseBody: excerptOf(textOf(found, 'response', StepName)),
           })),
         } satisfies RunDataView)
@@ -353,6 +355,19 @@ const rowOf = (run: ListedRun, names: Names, at: Installation): RunRow => ({
   DataRejected: hasRejectedData(run),
 })
 
+/** Returns an item without business data. A report that the coordinator could not decrypt has another form. */
+function itemOf({
+  ResponseBody: _body,
+  Data: _data,
+  State: _state,
+  Ask: _ask,
+  Report: reported,
+  ...item
+}: RunDetailResponse['Items'][number]): RunView['Items'][number] {
+  const report = StepReport.safeParse(reported)
+  return report.success ? { ...item, Report: report.data } : item
+}
+
 /**
  * Returns a text of a run; `null` if there is none. A value is returned as indented JSON, and a response as it was
  * received.
@@ -360,7 +375,8 @@ const rowOf = (run: ListedRun, names: Names, at: Installation): RunRow => ({
 function textOf(run: RunDetailResponse, of: RunText, step?: string): string | null {
   const item = run.Items.find(({ StepName }) => StepName === step)
   if (of === 'response') return item?.ResponseBody ?? null
-  const value = of === 'initial' ? run.InitialData : (item?.Data ?? null)
+  const value =
+    of === 'initial' ? run.InitialData : ((of === 'state' ? item?.State : item?.Data) ?? null)
   return value === null ? null : JSON.stringify(value, null, 2)
 }
 

@@ -95,6 +95,12 @@ export const CLASSES: ReadonlyMap<string, Meaning> = new Map(
       cause: 'the worker was lost in every attempt',
       remedy: 'Find out what ends the workers, such as too little memory, then resume.',
     },
+    rounds_used_up: {
+      cause: 'the step has called repeat too often',
+      remedy: 'Find out why it does not end, or raise maxRounds, then resume.',
+    },
+    state_invalid: { cause: 'the state of the step is not valid', remedy: FIX_CODE },
+    state_too_large: { cause: 'the state of the step is too large', remedy: FIX_CODE },
     deadline_exceeded: {
       cause: 'the time limit of the run is over',
       remedy: 'If it must still be done, resume it: it gets the whole time again.',

@@ -90,6 +90,27 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect(await outdated('k1')).toBe(0)
     })
 
+    it('the state of a round and the progress of a step are stored encrypted, also with a new key', async () => {
+      await queue('1')
+      const { lease, run } = await claim('1')
+      const round = { number: 1, state: { note: MARKER } }
+      const repeated = { kind: 'repeated', response: null, round, delayMs: 0 } as const
+      const options = { steps, policy: defaultRetryPolicy, random: 0 }
+      await sealed.record(lease, advance(run, repeated, options))
+      const next = await claim('1')
+      expect(next.round).toEqual(round)
+      const report = { Done: 1, Of: 2, Note: MARKER, At: '2026-11-20T08:00:00.000Z' }
+      expect(await sealed.renew([{ ...next.lease, report }])).toEqual([])
+      expect(await stored('1')).not.toContain(MARKER)
+      expect(await outdated('k1')).toBe(0)
+      await resealWith(k2, k1)
+      expect(await outdated('k2')).toBe(0)
+      const rotated = createSealedSource(plain, createPayloads(ring(k2)))
+      expect(await rotated.get(process.name, '1', null)).toMatchObject({
+        items: [{ State: { note: MARKER }, Report: report }],
+      })
+    })
+
     it('queueing an id again compares the initial data, even if it is encrypted with another key', async () => {
       await queue('1')
       await queue('2', plain)

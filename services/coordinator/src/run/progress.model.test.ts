@@ -52,6 +52,9 @@ const outcomes: Readonly<Record<string, StepOutcome>> = {
   held: { kind: 'held', ...failure, delayMs: 20_000 },
   released: { kind: 'released' },
   noResponse: { kind: 'released', noResponse: 'aborted', isInDoubt: true },
+  skipped: { kind: 'skipped' },
+  // The numbers of the rounds are counted by the test.
+  repeated: { kind: 'repeated', response: null, round: { number: 0, state: null }, delayMs: 0 },
 }
 type OutcomeName = keyof typeof outcomes
 
@@ -162,6 +165,8 @@ interface ModelRun {
   attempt: number
   items: Map<string, string>
   attempts: string[]
+  /** The rounds of the steps that have called `repeat`. */
+  rounds: Map<string, number>
   isInDoubt: boolean
   /** Whether the last worker was lost. If the next one is lost too, the run waits before its next attempt. */
   isLost: boolean
@@ -227,6 +232,7 @@ class Model {
         })
         expect(result.kind).toBe(expected)
         if (result.kind === 'claimed') {
+          expect(result.claim.round?.number).toBe(run.rounds.get(run.step))
           if (run.lease !== null) this.#lose(run)
           this.#claimed(run, result.claim)
         }
@@ -244,16 +250,21 @@ class Model {
           StepName: lease.step,
           ...(held && { Attempt: run.attempt }),
         }
+        const number = (run.rounds.get(lease.step) ?? 0) + 1
+        const ended =
+          outcome.kind === 'repeated' ? { ...outcome, round: { number, state: number } } : outcome
         const recorded = await source.record(
           lease,
-          advance(claimed, outcome, { steps, policy, random: 0.5, isInline: happening.isInline }),
+          advance(claimed, ended, { steps, policy, random: 0.5, isInline: happening.isInline }),
         )
         expect(recorded === null).toBe(!held)
         if (!held) break
         this.#settle(run, happening.outcome)
         run.isInDoubt = 'isInDoubt' in outcome && outcome.isInDoubt
-        if (happening.isInline && happening.outcome === 'completed' && run.status === 'Running')
-          this.#goOn(run, lease)
+        const continues =
+          happening.outcome === 'skipped' ||
+          (happening.isInline && happening.outcome === 'completed')
+        if (continues && run.status === 'Running') this.#goOn(run, lease)
         break
       }
       case 'work': {
@@ -323,7 +334,7 @@ class Model {
         const latest = all.at(-1)
         const copied = steps.slice(0, steps.indexOf((fromStep ?? steps[0]) as 'order'))
         const isDone = copied.every((step) =>
-          ['Completed', 'Copied'].includes(latest?.items.get(step) ?? ''),
+          ['Completed', 'Copied', 'Skipped'].includes(latest?.items.get(step) ?? ''),
         )
         const isAllowed =
           latest !== undefined && all.every(({ status }) => isOver(status)) && isDone
@@ -333,7 +344,8 @@ class Model {
         )
         if (!isAllowed) break
         const run = this.#start(happening.id, latest.replay + 1, fromStep ?? steps[0], latest.data)
-        for (const step of copied) run.items.set(step, 'Copied')
+        for (const step of copied)
+          run.items.set(step, latest.items.get(step) === 'Skipped' ? 'Skipped' : 'Copied')
         break
       }
       case 'refuse': {
@@ -390,6 +402,16 @@ class Model {
         if (next === undefined || outcome === 'endsRun')
           return this.#move(run, { status: 'Completed' })
         return this.#move(run, { status: 'Running', step: next, attempt: 0, notBefore: now })
+      case 'skipped':
+        run.items.set(step, 'Skipped')
+        if (next === undefined) return this.#move(run, { status: 'Completed' })
+        return this.#move(run, { status: 'Running', step: next, attempt: 0, notBefore: now })
+      case 'repeated':
+        run.items.set(step, 'Running')
+        run.rounds.set(step, (run.rounds.get(step) ?? 0) + 1)
+        // A sequence has too few operations for more rounds of a step than those whose attempts are kept.
+        run.attempts.push('repeated')
+        return this.#move(run, { status: 'Running', attempt: 0, notBefore: now })
       case 'retryAtOnce':
       case 'retryLater':
       case 'inDoubt':
@@ -495,6 +517,7 @@ class Model {
       isInDoubt: stored.InDoubt,
       items: new Map(items.map(({ StepName, Status }) => [StepName, Status])),
       attempts: attempts.map(({ Outcome }) => Outcome),
+      rounds: new Map(items.flatMap(({ StepName, Round }) => (Round ? [[StepName, Round]] : []))),
     }).toEqual({
       status: run.status,
       step: run.step,
@@ -503,6 +526,7 @@ class Model {
       isInDoubt: run.isInDoubt,
       items: run.items,
       attempts: run.attempts,
+      rounds: run.rounds,
     })
     if (run.status !== 'Completed') return
     const first = this.#completed.get(run)
@@ -529,6 +553,7 @@ class Model {
       attempt: 0,
       items: new Map(),
       attempts: [],
+      rounds: new Map(),
       isInDoubt: false,
       isLost: false,
       lease: null,

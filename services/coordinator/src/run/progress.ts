@@ -4,6 +4,7 @@
  * transaction source adds them to the time of its own clock.
  */
 import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
+import type { Round } from './item.ts'
 import type { ClaimedRun } from './run.ts'
 import { WAITS_FOR_EVENT } from './status.ts'
 import { WAITING_RECHECK_MS } from './transaction-source.ts'
@@ -42,6 +43,15 @@ export type StepOutcome =
       readonly response: Response | null
       readonly data: Json
       readonly endsRun: boolean
+    }
+  /** `when` has returned false. The worker keeps its lease and continues with the next step. */
+  | { readonly kind: 'skipped' }
+  /** The step has called `repeat`, and starts its next round after `delayMs`. */
+  | {
+      readonly kind: 'repeated'
+      readonly response: Response | null
+      readonly round: Round
+      readonly delayMs: number
     }
   | {
       readonly kind: 'retry'
@@ -119,7 +129,10 @@ export interface Transition {
   readonly continues?: boolean
   /** The last call of the attempt; absent if the attempt sent no call. */
   readonly call?: StepCall
-  /** The item of the step that ran. If it is `null`, neither an item nor an attempt is stored. */
+  /**
+   * The item of the step that ran. If it is `null`, neither an item nor an attempt is stored. For a skipped step, no
+   * attempt is stored.
+   */
   readonly item: {
     readonly status: ItemStatus
     readonly response: Response | null
@@ -130,6 +143,10 @@ export interface Transition {
      * an event that was received before is kept.
      */
     readonly ask?: Json
+    /** The round that begins. In all other transitions, the item keeps its round. */
+    readonly round?: Round
+    /** The progress that the step has reported last; absent if it has reported none in this attempt. */
+    readonly report?: Json
   } | null
 }
 
@@ -145,6 +162,8 @@ export interface TransitionOptions {
   readonly random: number
   /** Whether the same worker continues with the next step (`dispatch: 'inline'`). */
   readonly isInline?: boolean
+  /** Whether the same worker continues after a skipped step. Default: true. */
+  readonly mayContinue?: boolean
 }
 
 /**
@@ -168,32 +187,38 @@ export function advance(
   outcome: StepOutcome,
   options: TransitionOptions,
 ): Transition {
-  const { steps, finished = [], policy, random, isInline = false } = options
+  const { steps, finished = [], policy, random, isInline = false, mayContinue = true } = options
   const { StepName: stepName, Attempt: attempt } = run
   const isInDoubt = 'isInDoubt' in outcome && outcome.isInDoubt
   const noError = { waitingFor: null, lastError: null, errorClass: null, isInDoubt }
   switch (outcome.kind) {
-    case 'completed': {
-      const next = outcome.endsRun
+    case 'completed':
+    case 'skipped': {
+      const isSkipped = outcome.kind === 'skipped'
+      const endsRun = !isSkipped && outcome.endsRun
+      const next = endsRun
         ? undefined
         : steps.slice(steps.indexOf(stepName) + 1).find((step) => !finished.includes(step))
-      const item = {
-        status: 'Completed' as const,
-        response: outcome.response,
-        data: outcome.data,
-        error: null,
-      }
+      const continues = isSkipped ? mayContinue : isInline
+      const item: Transition['item'] = isSkipped
+        ? { status: 'Skipped', response: null, data: null, error: null }
+        : { status: 'Completed', response: outcome.response, data: outcome.data, error: null }
       return next === undefined
         ? { ...noError, status: 'Completed', stepName, attempt, delayMs: 0, item }
         : {
             ...noError,
             status: 'Running',
             stepName: next,
-            attempt: isInline ? 1 : 0,
+            attempt: continues ? 1 : 0,
             delayMs: 0,
-            continues: isInline,
+            continues,
             item,
           }
+    }
+    case 'repeated': {
+      const { response, round, delayMs } = outcome
+      const item = { status: 'Running', response, data: null, error: null, round } as const
+      return { ...noError, status: 'Running', stepName, attempt: 0, delayMs, item }
     }
     case 'retry': {
       const isLast = attempt >= policy.maxAttempts

@@ -3,11 +3,19 @@ import { anAct } from '../../test-support/act.ts'
 import { contractTimes, MARGIN_MS, type MovableSource } from '../../test-support/movable-source.ts'
 import { done, failed, failing, fromStart, process, workOn } from '../../test-support/order-runs.ts'
 import { aSearch } from '../../test-support/search.ts'
+import type { Json } from './json-normalization.ts'
 import type { StepOutcome } from './progress.ts'
 import type { ClaimedRun, Run } from './run.ts'
 import type { Claim } from './transaction-source.ts'
 
 const { leaseMs } = contractTimes
+const skipped: StepOutcome = { kind: 'skipped' }
+const repeat = (number: number, state: Json, delayMs = 0): StepOutcome => ({
+  kind: 'repeated',
+  response: { status: 200, body: 'page' },
+  round: { number, state },
+  delayMs,
+})
 
 /**
  * Tests how transactions are queued and the steps of their runs are claimed and recorded; the memory and the PostgreSQL
@@ -21,6 +29,11 @@ export function runStepsContract(name: string, open: () => Promise<MovableSource
     })
     afterEach(() => source[Symbol.asyncDispose]())
     const { queue, request, claim, record, finish } = workOn(() => source)
+    const get = async (id: string) => {
+      const found = await source.get(process.name, id, null)
+      if (found === null) throw new Error('the run does not exist')
+      return found
+    }
 
     describe('queueing transactions', () => {
       it('a transaction source stores any JSON as initial data unchanged', async () => {
@@ -300,6 +313,159 @@ export function runStepsContract(name: string, open: () => Promise<MovableSource
           const stored = await source.get(process.name, run?.TransactionID ?? '', null)
           expect(stored?.run).toMatchObject(run ?? {})
         }
+      })
+
+      it('a skipped step has an item without data and no attempt, and the next step continues under the same lease', async () => {
+        const claimed = await claim(await queue('1'))
+        const moved = await record(claimed, skipped)
+        expect(moved).toMatchObject({ Status: 'Running', StepName: 'report', Attempt: 1 })
+        const { run, lease, items, attempts } = await get('1')
+        expect(run).toMatchObject(moved ?? {})
+        expect(lease.LeaseOwner).toBe('worker-1')
+        expect(items).toMatchObject([
+          { StepName: 'order', Status: 'Skipped', Attempt: 0, Data: null, ResponseBody: null },
+        ])
+        expect(attempts).toEqual([])
+        const next = await record(
+          {
+            ...claimed,
+            lease: { ...claimed.lease, step: 'report', version: 2 },
+            run: moved as Run,
+          },
+          done,
+        )
+        expect(next).toMatchObject({ StepName: 'csv', Attempt: 0 })
+        const { items: finished } = await claim(next as Run)
+        expect(finished.map(({ StepName, Status }) => [StepName, Status]).toSorted()).toEqual([
+          ['order', 'Skipped'],
+          ['report', 'Completed'],
+        ])
+      })
+
+      it('a run whose last step is skipped is completed, consistent, and can be replayed from every step', async () => {
+        let run = await claim(await queue('1'))
+        for (const step of ['report', 'csv']) {
+          const moved = (await record(run, skipped)) as Run
+          const lease = { ...run.lease, step, version: moved.Version }
+          run = { ...run, lease, run: moved }
+        }
+        expect(await record(run, skipped)).toMatchObject({ Status: 'Completed', StepName: 'csv' })
+        const { violations } = await source.audit([process.name])
+        expect(new Set(Object.values(violations))).toEqual(new Set([0]))
+        await source.replay(process, '1', { fromStep: 'csv', latest: null }, anAct)
+        const { items } = await get('1')
+        expect(items.map(({ StepName, Status }) => [StepName, Status]).toSorted()).toEqual([
+          ['order', 'Skipped'],
+          ['report', 'Skipped'],
+        ])
+      })
+
+      it('each round of a repeated step has its own attempts and key, and the claim of a round returns its state', async () => {
+        const first = await claim(await queue('1'))
+        expect(first.round).toBeUndefined()
+        const repeated = await record(first, repeat(1, { page: 2 }))
+        expect(repeated).toMatchObject({ Status: 'Running', StepName: 'order', Attempt: 0 })
+        const second = await claim(repeated as Run)
+        expect(second).toMatchObject({
+          run: { Attempt: 1, InDoubt: false },
+          round: { number: 1, state: { page: 2 } },
+          lease: { round: 1 },
+          items: [],
+        })
+        const retried = await record(second, failing(0))
+        const third = await claim(retried as Run)
+        expect(third).toMatchObject({ run: { Attempt: 2 }, round: second.round })
+        const { items, attempts } = await get('1')
+        expect(items).toMatchObject([
+          {
+            StepName: 'order',
+            Status: 'Retrying',
+            Round: 1,
+            State: { page: 2 },
+            IdempotencyKey: 'OrderProcess/1/0/order/round-1',
+          },
+        ])
+        expect(attempts.map(({ Attempt, Outcome }) => [Attempt, Outcome])).toEqual([
+          [1, 'repeated'],
+          [1, 'http_503'],
+        ])
+        expect(await record(third, done)).toMatchObject({ StepName: 'report' })
+        expect((await get('1')).items).toMatchObject([
+          { Status: 'Completed', Data: { a: 1 }, Round: 1 },
+        ])
+      })
+
+      it('the state of a round can be any JSON, and replaces the state of the previous round', async () => {
+        let run = (await queue('1')) as ClaimedRun
+        for (const [n, state] of [{ a: 1 }, 7, 'x', null, [null]].entries()) {
+          run = (await record(await claim(run), repeat(n + 1, state))) as ClaimedRun
+          const claimed = await claim(run)
+          expect(claimed.round).toEqual({ number: n + 1, state })
+          run = (await record(claimed, { kind: 'later', delayMs: 0 })) as ClaimedRun
+        }
+      })
+
+      it('a round can begin later, and the claim is rejected with the remaining time until then', async () => {
+        const repeated = await record(await claim(await queue('1')), repeat(1, 1, 60_000))
+        expect(repeated).toMatchObject({ Status: 'Running' })
+        expect(await source.claim(request(repeated as Run))).toMatchObject({ kind: 'early' })
+      })
+
+      it('a resume continues in the round that has failed; a replay from the step starts with round 0', async () => {
+        const repeated = await record(await claim(await queue('1')), repeat(1, { page: 2 }))
+        await record(await claim(repeated as Run), failed)
+        const resumed = await source.resume(process, '1', null, anAct)
+        const claimed = await claim(resumed)
+        expect(claimed.round).toEqual({ number: 1, state: { page: 2 } })
+        await record(claimed, failed)
+        const replay = await source.replay(process, '1', { fromStep: 'order', latest: null }, anAct)
+        expect((await claim(replay)).round).toBeUndefined()
+        expect((await get('1')).items).toEqual([])
+      })
+
+      it('if the worker of a round is lost, the round is in doubt and keeps its state', async () => {
+        const repeated = await record(await claim(await queue('1')), repeat(1, { page: 2 }))
+        await claim(repeated as Run)
+        await source.advance(leaseMs)
+        const claimed = await claim(repeated as Run)
+        expect(claimed).toMatchObject({
+          run: { InDoubt: true, Attempt: 2 },
+          round: { number: 1, state: { page: 2 } },
+        })
+      })
+
+      it('of the rounds of a step, the attempts of the last ten and those that failed are kept', async () => {
+        let run = (await queue('1')) as ClaimedRun
+        for (let round = 1; round <= 13; round += 1) {
+          if (round === 2) run = (await record(await claim(run), failing(0))) as ClaimedRun
+          run = (await record(await claim(run), repeat(round, round))) as ClaimedRun
+        }
+        await record(await claim(run), done)
+        const { attempts } = await get('1')
+        expect(attempts.map(({ Outcome }) => Outcome)).toEqual([
+          'http_503',
+          ...Array.from({ length: 10 }, () => 'repeated'),
+          'completed',
+        ])
+      })
+
+      it('reported progress is stored with a renewal and with an outcome, and stays when the step is retried', async () => {
+        const claimed = await claim(await queue('1'))
+        const report = { Done: 1, Of: 4, Note: null, At: '2026-11-20T08:00:00.000Z' }
+        expect(await source.renew([{ ...claimed.lease, report }])).toEqual([])
+        expect((await get('1')).items).toMatchObject([
+          { StepName: 'order', Status: 'Running', Attempt: 1, Report: report, Data: null },
+        ])
+        const retried = await record(claimed, failing(0))
+        expect((await get('1')).items).toMatchObject([{ Status: 'Retrying', Report: report }])
+        const again = await claim(retried as Run)
+        expect(again.items).toEqual([])
+        await record(again, done, { ...report, Done: 4 })
+        expect((await get('1')).items).toMatchObject([{ Status: 'Completed', Report: { Done: 4 } }])
+        expect(await source.renew([{ ...claimed.lease, report }])).toMatchObject([
+          { step: 'order' },
+        ])
+        expect((await get('1')).items).toMatchObject([{ Report: { Done: 4 } }])
       })
 
       it('each step of hundreds of concurrent runs is recorded exactly once', async () => {

@@ -2,7 +2,7 @@ import { hasCode } from '@integration-host/shared/errors'
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import { isDebounced } from './debounce.ts'
 import { notFound } from './errors.ts'
-import type { Item } from './item.ts'
+import type { Item, Round } from './item.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
 import type { DelayedRuns } from './delayed-runs.ts'
 import type { Erasures } from './erasure.ts'
@@ -16,12 +16,13 @@ import {
   type PayloadStore,
 } from './payload.ts'
 import type { Retention } from './retention.ts'
-import { hasInitialData, isRepeated, type Run, type RunKey } from './run.ts'
+import { type ClaimedRun, hasInitialData, isRepeated, type Run, type RunKey } from './run.ts'
 import type { RunDetail } from './run-detail.ts'
 import type { TargetCalls } from './target-calls.ts'
 import type {
   Claim,
   ClaimRequest,
+  Lease,
   NewTransaction,
   QueueResult,
   ReplayRequest,
@@ -53,7 +54,6 @@ type PassedThrough =
   | 'grantSlots'
   | 'recordWithoutChange'
   | 'records'
-  | 'renew'
   | 'runsOf'
   | 'startWebhooks'
   | 'storedProcesses'
@@ -133,6 +133,8 @@ export function createSealedSource(
       }),
     }
   }
+  const sealReport = (lease: Lease, report: Json): Json =>
+    payloads.sealJson(report, place(lease, 'Report', lease.step))
   const withSealedSlot = (request: ClaimRequest): ClaimRequest => {
     const { Process, slot } = request
     // The key of a limit for the whole process is empty, and stays so.
@@ -145,11 +147,16 @@ export function createSealedSource(
     run: readable(detail.run),
     items: detail.items.map((item) => unlessUnreadable(() => openItem(detail.run, item)) ?? item),
   })
+  const openRound = (run: ClaimedRun, { number, state }: Round): Round => ({
+    number,
+    state: payloads.openJson(state, place(run, 'State', run.StepName)),
+  })
   const openClaim = (claim: Claim): Claim =>
     unlessUnreadable(() => ({
       ...claim,
       run: openRun(claim.run),
       items: claim.items.map((item) => openItem(claim.run, item)),
+      ...(claim.round !== undefined && { round: openRound(claim.run, claim.round) }),
     })) ?? { ...claim, isUnreadable: true }
 
   const passedThrough: Pick<TransactionSource, PassedThrough> = source
@@ -199,8 +206,9 @@ export function createSealedSource(
       const text = response === null ? null : response.body
       const body = payloads.sealText(text, place(lease, 'ResponseBody', lease.step))
       const data = payloads.sealJson(item.data, place(lease, 'Data', lease.step))
-      const { ask } = item
-      if (body === text && data === item.data && !ask) return source.record(lease, transition)
+      const { ask, round, report } = item
+      const isPlain = !ask && round === undefined && report === undefined
+      if (body === text && data === item.data && isPlain) return source.record(lease, transition)
       return source.record(lease, {
         ...transition,
         item: {
@@ -208,9 +216,22 @@ export function createSealedSource(
           response: response && { ...response, body: body ?? '' },
           data,
           ...(ask && { ask: payloads.sealJson(ask, place(lease, 'Ask', lease.step)) }),
+          ...(round !== undefined && {
+            round: {
+              ...round,
+              state: payloads.sealJson(round.state, place(lease, 'State', lease.step)),
+            },
+          }),
+          ...(report !== undefined && { report: sealReport(lease, report) }),
         },
       })
     },
+    renew: (leases) =>
+      source.renew(
+        leases.map(({ report, ...lease }) =>
+          report === undefined ? lease : { ...lease, report: sealReport(lease, report) },
+        ),
+      ),
     async get(...args) {
       const found = await source.get(...args)
       return found === null ? null : readableDetail(found)

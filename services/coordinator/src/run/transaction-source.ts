@@ -9,7 +9,7 @@ import type { Events } from './events.ts'
 import type { PayloadStore } from './payload.ts'
 import type { ClaimedRun, Run, RunKey } from './run.ts'
 import type { Audit } from './audit.ts'
-import type { FinishedItem } from './item.ts'
+import type { FinishedItem, Round } from './item.ts'
 import type { RunReader } from './run-detail.ts'
 import type { RecordKind, Records } from '../records/records.ts'
 import type { OperatorActions } from './operator-actions.ts'
@@ -73,8 +73,8 @@ export interface TransactionSource
    * `continues`. Returns `null` if the lease was lost.
    */
   record(lease: Lease, transition: Transition): Promise<RunState | null>
-  /** Extends leases; resolves with the leases that were lost. */
-  renew(leases: readonly Lease[]): Promise<readonly Lease[]>
+  /** Extends leases, and stores the progress of their steps; resolves with the leases that were lost. */
+  renew(leases: readonly LeaseRenewal[]): Promise<readonly Lease[]>
   /**
    * Returns at most `limit` overdue runs at these steps, and doubles the interval after which each run is returned
    * again. If another program has inserted a run without a step name, the run also gets the version and the deadline of
@@ -302,7 +302,15 @@ export interface Lease extends RunKey {
   readonly owner: string
   /** The number of the attempt in flight, which `record` stores. */
   readonly attempt: number
+  /** The number of the round of the step; absent in round 0. */
+  readonly round?: number
   readonly startedAt: string
+}
+
+/** A lease that is to be extended. */
+export interface LeaseRenewal extends Lease {
+  /** The progress that the step has reported; absent if it has reported none. */
+  readonly report?: Json
 }
 
 /** The members of a run that a transition can change. */
@@ -317,6 +325,8 @@ export interface Claim {
   readonly run: ClaimedRun
   /** The items of the finished steps: those that were completed in this run or copied from the previous run. */
   readonly items: readonly FinishedItem[]
+  /** The round in which the step is; absent if the step has not called `repeat`. */
+  readonly round?: Round
   /** Whether initial data or an item cannot be decrypted. In this case the step must not run. */
   readonly isUnreadable?: true
 }

@@ -20,7 +20,14 @@ import {
   stepInFlight,
   stepUnknown,
 } from './errors.ts'
-import { type Attempt, idempotencyKey, isFinished, type Item } from './item.ts'
+import {
+  type Attempt,
+  idempotencyKey,
+  isFinished,
+  type Item,
+  KEPT_ROUNDS,
+  REPEATED,
+} from './item.ts'
 import type { RetentionPolicy } from './retention.ts'
 import { hasInitialData, type Run, type RunKey, runKey } from './run.ts'
 import type { Settlement } from './operator-actions.ts'
@@ -31,6 +38,7 @@ import {
   type ClaimRequest,
   type ClaimResult,
   type Lease,
+  type LeaseRenewal,
   type ProcessOutline,
   type ReplayRequest,
   type RunTerms,
@@ -277,13 +285,14 @@ export function recorded(
   const { now, sweepMs, leaseMs } = times
   const { item, delayMs, status, continues = false } = transition
   const isParked = item?.ask !== undefined
+  const isSkipped = item?.status === 'Skipped'
+  const round = item?.round
   const known = stored.items.find(({ StepName }) => StepName === lease.step)
   // Only the end of the place replaces an event that was received early.
-  const keepsEvent =
-    known?.Status === 'Received' && item?.status !== 'Completed' && item?.status !== 'Skipped'
+  const keepsEvent = known?.Status === 'Received' && item?.status !== 'Completed' && !isSkipped
   const finished = {
     StepName: lease.step,
-    Attempt: stored.header.Attempt,
+    Attempt: isSkipped ? 0 : stored.header.Attempt,
     ResponseStatus: item?.response?.status ?? null,
     Error: item?.error ?? null,
     StartedAt: stored.lease?.startedAt ?? iso(now),
@@ -308,28 +317,45 @@ export function recorded(
         items: [
           ...stored.items.filter((other) => other !== known),
           {
+            ...known,
             ...finished,
             ...(isParked && { Attempt: 0, FinishedAt: null }),
             Status: item.status,
-            IdempotencyKey: idempotencyKey(lease, lease.step),
+            IdempotencyKey: idempotencyKey(lease, lease.step, round?.number ?? lease.round),
             ResponseBody: item.response?.body ?? null,
             Data: item.data as Item['Data'],
             ...(isParked && item.ask !== null && { Ask: item.ask as Item['Ask'] }),
+            ...(round !== undefined && {
+              Round: round.number,
+              State: round.state as Item['State'],
+            }),
+            ...(item.report !== undefined && { Report: item.report as Item['Report'] }),
           },
         ],
       }),
     ...(item !== null &&
-      !isParked && {
+      !isParked &&
+      !isSkipped && {
         attempts: [
-          ...stored.attempts,
+          ...withoutOldRounds(stored.attempts, round === undefined ? null : lease.step),
           {
             ...finished,
             ...requestOf(transition.call),
-            Outcome: transition.errorClass ?? 'completed',
+            Outcome: round === undefined ? (transition.errorClass ?? 'completed') : REPEATED,
           },
         ],
       }),
   }
+}
+
+/**
+ * Returns the attempts without those that ended rounds of `step` which no longer belong to the last rounds. Another
+ * attempt with which a round ends will be added.
+ */
+function withoutOldRounds(attempts: readonly Attempt[], step: string | null): readonly Attempt[] {
+  const ends = attempts.filter(({ StepName, Outcome }) => StepName === step && Outcome === REPEATED)
+  const old = new Set(ends.slice(0, Math.max(0, ends.length - KEPT_ROUNDS + 1)))
+  return old.size === 0 ? attempts : attempts.filter((attempt) => !old.has(attempt))
 }
 
 /**
@@ -338,13 +364,31 @@ export function recorded(
  */
 export function renewed(
   stored: StoredRun,
-  lease: Lease,
+  lease: LeaseRenewal,
   { now, leaseMs }: Times,
 ): StoredRun | null {
   if (!holdsLease(stored, lease)) return null
   const until = now + leaseMs
   const startedAt = stored.lease?.startedAt ?? iso(now)
-  return { ...stored, lease: { owner: lease.owner, until, startedAt }, nextSweepAt: until }
+  const renewal = { lease: { owner: lease.owner, until, startedAt }, nextSweepAt: until }
+  const { report, step: StepName, attempt: Attempt } = lease
+  if (report === undefined) return { ...stored, ...renewal }
+  const Report = report as Item['Report']
+  const known = stored.items.find((item) => item.StepName === StepName)
+  const begun: Item = {
+    StepName,
+    Status: 'Running',
+    Attempt,
+    IdempotencyKey: idempotencyKey(lease, StepName, lease.round),
+    ResponseStatus: null,
+    ResponseBody: null,
+    Data: null,
+    Error: null,
+    StartedAt: startedAt,
+    FinishedAt: null,
+  }
+  const items = [...stored.items.filter((item) => item !== known), { ...begun, ...known, Report }]
+  return { ...stored, ...renewal, items }
 }
 
 /**
@@ -535,11 +579,13 @@ export function settled(
       ? { ...stored, header: { ...header, InDoubt: false, UpdatedAt: iso(times.now) } }
       : continued(stored, process, settledState(header, process, settlement), times)
   const StepName = header.StepName || process.steps[0]
+  const known = items.find((item) => item.StepName === StepName)
   const settledItem: Item = {
+    ...known,
     StepName,
     Status: 'Completed',
     Attempt: header.Attempt,
-    IdempotencyKey: idempotencyKey(header, StepName),
+    IdempotencyKey: known?.IdempotencyKey ?? idempotencyKey(header, StepName),
     ResponseStatus: null,
     ResponseBody: null,
     Data: settlement.outcome === 'done' ? (settlement.data as Item['Data']) : null,
@@ -639,7 +685,9 @@ export function replayed(
   const copies = steps.slice(0, steps.indexOf(first)).map((step): Item => {
     const item = items.find(({ StepName }) => StepName === step)
     if (item === undefined || !isFinished(item)) throw earlierStepNotCompleted()
-    return { ...item, Status: 'Copied', Attempt: 0, IdempotencyKey: idempotencyKey(key, step) }
+    const { State: _state, Round: _round, Report: _report, ...kept } = item
+    const Status = item.Status === 'Skipped' ? item.Status : 'Copied'
+    return { ...kept, Status, Attempt: 0, IdempotencyKey: idempotencyKey(key, step) }
   })
   const InitialData = initialData === undefined ? header.InitialData : initialData
   const run = queued(key, first, { ...header, ...terms, InitialData, ConcurrencyKey }, times)

@@ -25,7 +25,7 @@ const payBill = defineProcess('PayBill', { input: z.object({ amount: z.number() 
 /** A process whose time to wait is soon over. */
 const remind = defineProcess('Remind')
   .event('answer', { timeoutSeconds: 0.001, onTimeout: 'continue' })
-  .step('done', (step) => step.complete(step.previous.data))
+  .step('done', (step) => step.complete([step.previous.outcome, step.previous.data]))
 const expire = defineProcess('Expire').event('answer', { timeoutSeconds: 0.001 })
 
 const keys = [
@@ -229,7 +229,7 @@ export function signalsContract(kind: 'embedded' | 'real'): void {
         .poll(() => read('Remind'), { timeout: 10_000 })
         .toMatchObject({
           Status: 'Completed',
-          Items: [{ Data: null }, { StepName: 'done', Data: null }],
+          Items: [{ Data: null }, { StepName: 'done', Data: ['timed_out', null] }],
         })
       await expect
         .poll(() => read('Expire'), { timeout: 10_000 })

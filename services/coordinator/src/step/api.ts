@@ -21,16 +21,20 @@ export {
   type CallOptions,
   type DataOf,
   defineStep,
+  type Entered,
   type ExecuteOptions,
   type InDoubt,
   type InDoubtStep,
+  type ItemOutcome,
   type NamedSteps,
   type ProcessSettings,
+  type Progress,
   type Step,
   type StepItem,
   type StepOptions,
   type StepReply,
   type StepResponse,
+  type When,
 } from './step.ts'
 export type { RequestContent, StepRequest, TargetRequest } from './step-request.ts'
 export type { Target, TargetAuth, Targets } from './targets.ts'

@@ -13,6 +13,7 @@ import {
   ownLimits,
   requireMembers,
   requireSetting,
+  requireRounds,
   requireStep,
   retryOf,
   versionOf,
@@ -22,7 +23,7 @@ import type { None, ProcessStart } from './process-chain.ts'
 import type { ProcessOptions, RunFiles } from './process-options.ts'
 import { defaultRetryPolicy } from '../run/retry-policy.ts'
 import type { SettingSchemas } from './settings.ts'
-import { type AnyStep, defineStep, type NamedSteps, type StepOptions } from './step.ts'
+import { type AnyStep, type NamedSteps, stepOptionNames, withOptions } from './step.ts'
 import type { Targets } from './targets.ts'
 
 const noFiles = (): readonly string[] => []
@@ -48,10 +49,7 @@ const MEMBERS = new Set<string>([
   'files',
   'steps',
 ] satisfies (keyof ProcessOptions | 'steps')[])
-const STEP_MEMBERS = new Set<string>(['confirm', 'retry', 'timeoutMs'] satisfies (keyof StepOptions<
-  never,
-  unknown
->)[])
+const STEP_MEMBERS = new Set<string>(stepOptionNames)
 
 /**
  * Defines a business process. Its steps are added with `.step(name, function, options)`, in the order in which they
@@ -100,12 +98,12 @@ type NamedStep = readonly [name: string, run: AnyStep]
 function chained(name: string, options: ProcessOptions, steps: readonly NamedStep[]): unknown {
   return {
     ...(steps.length === 0 ? { name } : definitionOf(name, options, steps)),
-    step(added: string, run: AnyStep, stepOptions: StepOptions<never, unknown> = {}) {
+    step(added: string, run: AnyStep, stepOptions: Partial<AnyStep> = {}) {
       requireStep(name, added, run)
       if (steps.some(([known]) => known === added))
         throw new TypeError(`process ${name} has two steps ${added}`)
       requireMembers(stepOptions, STEP_MEMBERS, `step ${added} of ${name}`)
-      return chained(name, options, [...steps, [added, defineStep(run, stepOptions as object)]])
+      return chained(name, options, [...steps, [added, withOptions(run, stepOptions)]])
     },
     event(added: string, eventOptions: EventOptions = {}) {
       if (steps.some(([known]) => known === added))
@@ -146,6 +144,7 @@ function definitionOf(
   for (const [member, days] of Object.entries(retention))
     if (!(Number.isFinite(days) && days >= 0))
       throw new TypeError(`retention.${member} of ${name} must be a number of days, 0 or more`)
+  for (const [step, run] of steps) requireRounds(run, `step ${step} of ${name}`)
   const limits = {
     retry: retryOf(options.retry, defaultRetryPolicy, `process ${name}`),
     timeoutMs: stepTimeoutSeconds * 1_000,

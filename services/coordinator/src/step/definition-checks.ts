@@ -37,6 +37,24 @@ export function requireStep(process: string, step: string, run: unknown): void {
   if (typeof run !== 'function') throw new TypeError(`step ${step} of ${process} is not a function`)
 }
 
+const MOST_ROUNDS = 1_000_000
+
+/** Checks `when`, `state` and `maxRounds` of a step. */
+export function requireRounds(
+  { when, state, maxRounds }: Pick<AnyStep, 'when' | 'state' | 'maxRounds'>,
+  what: string,
+): void {
+  if (when !== undefined && typeof when !== 'function')
+    throw new TypeError(`when of ${what} must be a function`)
+  if (state !== undefined && !isSchema(state))
+    throw new TypeError(`state of ${what} must be a schema of zod 4`)
+  if (maxRounds === undefined) return
+  if (state === undefined)
+    throw new TypeError(`maxRounds of ${what} has no effect without the option state`)
+  if (!(Number.isInteger(maxRounds) && maxRounds >= 1 && maxRounds <= MOST_ROUNDS))
+    throw new TypeError(`maxRounds of ${what} must be a whole number from 1 to ${MOST_ROUNDS}`)
+}
+
 /** @throws {TypeError} for an unknown member, which would otherwise be ignored without an error. */
 export function requireMembers(options: object, known: ReadonlySet<string>, what: string): void {
   const unknown = Object.keys(options).find((member) => !known.has(member))

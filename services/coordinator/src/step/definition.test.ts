@@ -4,7 +4,15 @@ import { z } from 'zod'
 import { defineProcess } from './define-process.ts'
 import { bindSettings, limitsOf, type ProcessDefinition } from './definition.ts'
 import { secret } from './settings.ts'
-import { defineStep, type Step, type StepItem } from './step.ts'
+import type { Json } from '../run/json-normalization.ts'
+import {
+  defineStep,
+  type ItemOutcome,
+  type NamedSteps,
+  type ProcessSettings,
+  type Step,
+  type StepItem,
+} from './step.ts'
 
 const key = 'erp-key-0123456789'
 const steps = { only: () => null }
@@ -103,6 +111,90 @@ describe('a process definition that is built as a chain of steps', () => {
     defineProcess('P', { input: z.object({ name: z.string() }) }).step('first', first)
     // @ts-expect-error confirm returns data of a different type than the step
     start.step('first', first, { confirm: async (step) => step.complete(66) })
+  })
+
+  it('the data of a step that may be skipped is null in later steps and conditions', () => {
+    const process = defineProcess('P', { input: z.object({ amount: z.number() }) })
+      .step('draft', (step) => step.complete({ id: step.initialData.amount }))
+      .step('check', (step) => step.complete(step.previous.data.id > 10), {
+        when: (entered) => {
+          expectTypeOf(entered.initialData).toEqualTypeOf<{ amount: number }>()
+          expectTypeOf(entered.previous.data).toEqualTypeOf<{ id: number }>()
+          // @ts-expect-error a condition makes no calls
+          void (() => entered.execute({ url: 'http://x/' }))
+          // @ts-expect-error the step has not run yet
+          void (() => entered.item('check'))
+          return entered.initialData.amount > 5
+        },
+      })
+      .step(
+        'pay',
+        (step) => {
+          expectTypeOf(step.previous.data).toEqualTypeOf<boolean | null>()
+          expectTypeOf(step.item('check').data).toEqualTypeOf<boolean | null>()
+          expectTypeOf(step.item('draft').data).toEqualTypeOf<{ id: number }>()
+          expectTypeOf(step.previous.outcome).toEqualTypeOf<ItemOutcome>()
+          return step.complete()
+        },
+        { when: ({ previous }) => previous.outcome === 'completed' },
+      )
+    expect(process.steps.get('check')?.when).toBeTypeOf('function')
+    defineProcess('P')
+      .event('approved', { data: z.boolean(), when: ({ initialData }) => initialData !== null })
+      .step('next', (step) => {
+        expectTypeOf(step.previous.data).toEqualTypeOf<boolean | null>()
+        return step.complete()
+      })
+    const start = defineProcess('P')
+    // @ts-expect-error a condition returns true or false
+    start.step('a', (step) => step.complete(), { when: async () => true })
+    // @ts-expect-error a condition returns true or false
+    start.step('a', (step) => step.complete(), { when: () => 'yes' })
+  })
+
+  it('the state of a step that repeats has the type of its schema', () => {
+    const Page = z.object({ page: z.coerce.number(), from: z.string().default('a') })
+    const process = defineProcess('P')
+      .step(
+        'read',
+        (step) => {
+          expectTypeOf(step.state).toEqualTypeOf<z.output<typeof Page> | undefined>()
+          // @ts-expect-error the state has another type
+          if (step.attempt > 10) step.repeat({ pages: 1 })
+          if (step.round < 2) return step.repeat({ page: 1 }, { afterMs: 1_000 })
+          step.report({ done: 1, of: 2, note: 'x' })
+          return step.complete(7)
+        },
+        {
+          state: Page,
+          confirm: async (step) => {
+            expectTypeOf(step.state).toEqualTypeOf<z.output<typeof Page> | undefined>()
+            return step.state === undefined ? 'not_done' : step.complete(7)
+          },
+          when: ({ initialData }) => initialData !== null,
+        },
+      )
+      .step('next', (step) => {
+        expectTypeOf(step.previous.data).toEqualTypeOf<7 | null>()
+        expectTypeOf(step.state).toEqualTypeOf<undefined>()
+        // @ts-expect-error a step without the option state does not repeat
+        return step.attempt > 10 ? step.repeat({ page: 1 }) : step.complete()
+      })
+    expect(process.steps.get('read')?.state).toBe(Page)
+    const own = (step: Step<Json, null, NamedSteps, ProcessSettings, string, typeof Page>) =>
+      step.state === undefined ? step.repeat({ page: 2 }) : step.complete(step.state.page)
+    defineProcess('P').step('own', own, { state: Page })
+  })
+
+  it.each([
+    [{ when: true }, 'when of step a of P must be a function'],
+    [{ state: {} }, 'state of step a of P must be a schema of zod 4'],
+    [{ maxRounds: 3 }, 'maxRounds of step a of P has no effect without the option state'],
+    [{ state: z.number(), maxRounds: 0 }, 'must be a whole number from 1 to 1000000'],
+    [{ state: z.number(), maxRounds: 1.5 }, 'must be a whole number from 1 to 1000000'],
+  ])('a definition is rejected whose step has the options %j', (options, message) => {
+    const define = () => defineProcess('P').step('a', () => null, options as object)
+    expect(define).toThrow(message)
   })
 
   it('a step may return and send objects with undefined members, which JSON omits', () => {

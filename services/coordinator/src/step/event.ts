@@ -36,14 +36,17 @@ const MEMBERS = new Set<string>([
   'data',
   'timeoutSeconds',
   'onTimeout',
-] satisfies (keyof EventOptions)[])
+  'when',
+] satisfies (keyof GivenOptions)[])
+/** The types of a chain add `when`, because they know what it gets. */
+type GivenOptions = EventOptions & Pick<AnyStep, 'when'>
 
 /** Returns the place as it is stored in the definition. @throws {TypeError} if the name or an option is not valid */
-export function eventStep(process: string, name: string, options: EventOptions): AnyStep {
+export function eventStep(process: string, name: string, options: GivenOptions): AnyStep {
   if (!StepName.safeParse(name).success) throw new TypeError(cannotName(name, 'an event', process))
   const what = `event ${name} of ${process}`
   requireMembers(options, MEMBERS, what)
-  const { data = null, timeoutSeconds, onTimeout = 'fail' } = options
+  const { data = null, timeoutSeconds, onTimeout = 'fail', when } = options
   if (data !== null && !isSchema(data))
     throw new TypeError(`data of ${what} must be a schema of zod 4`)
   if (
@@ -64,7 +67,7 @@ export function eventStep(process: string, name: string, options: EventOptions):
   const timeoutMs = timeoutSeconds === undefined ? null : timeoutSeconds * 1_000
   const event: EventSettings = { data, timeoutMs, onTimeout }
   // The worker waits at the place instead of calling the function.
-  return Object.assign(() => {}, { event })
+  return Object.assign(() => {}, { event, ...(when !== undefined && { when }) })
 }
 
 /** Returns the outcome of a run that enters the place: it waits. */

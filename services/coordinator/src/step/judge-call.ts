@@ -13,7 +13,10 @@ import { leavesDoubt, verdictOf } from '../run/retry-policy.ts'
 import type { Gateway } from './step-request.ts'
 
 /** An outcome that ends a step before its function returns. */
-export type EarlyOutcome = Exclude<StepOutcome, { readonly kind: 'completed' | 'parked' }>
+export type EarlyOutcome = Exclude<
+  StepOutcome,
+  { readonly kind: 'completed' | 'skipped' | 'parked' }
+>
 
 export interface JudgeDeps {
   readonly coolDowns: CoolDowns

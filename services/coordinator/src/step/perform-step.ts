@@ -9,10 +9,10 @@ import {
   ownErrors,
   type UnhandledKind,
 } from '@integration-host/shared/process/error-owner'
-import { type FinishedItem, idempotencyKey } from '../run/item.ts'
-import type { Claim } from '../run/transaction-source.ts'
+import type { z } from 'zod'
+import { idempotencyKey } from '../run/item.ts'
+import { type EnteredStep, enteredMembers } from './entered.ts'
 import type { Files } from './files.ts'
-import type { ProcessDefinition } from './definition.ts'
 import {
   type EarlyOutcome,
   isForStep,
@@ -27,9 +27,9 @@ import type {
   CallOptions,
   ExecuteOptions,
   InDoubtStep,
+  NamedSteps,
   ProcessSettings,
   Step,
-  StepItem,
 } from './step.ts'
 import type { StepRequest, TargetRequest } from './step-request.ts'
 import {
@@ -39,46 +39,48 @@ import {
   normalizedText,
 } from '../run/json-normalization.ts'
 import { redactedResult, shortRedacted } from './redacted-step.ts'
+import { nextRound, reportOf } from './rounds.ts'
 import { type SendDeps, sendCall, type SentCall } from './send-call.ts'
 import type { StepLog } from './redaction.ts'
+import { thrownText } from './thrown-text.ts'
 import { verdictOf } from '../run/retry-policy.ts'
 
 export interface StepDeps extends SendDeps {
   readonly files: Files
   readonly settings: ProcessSettings
   readonly log: () => Logger
+  /** Gets the progress that the step reports, in the form in which it is stored. */
+  readonly onReport: (report: Json) => void
 }
-
-/** The properties of a process that are needed to run its steps. */
-export type StepProcess = Pick<ProcessDefinition, 'stepNames' | 'input' | 'bound'>
 
 /** Thrown inside a step function to end it. The outcome of the step is already decided, so the error is ignored. */
 class StepEnded extends Error {
   override readonly name = 'StepEnded'
 }
 
-export interface StepInput {
-  readonly process: StepProcess
-  readonly claim: Claim
-  /** The name of the previous step. */
-  readonly before: string | undefined
-  /** The result of the `input` schema of the process for the initial data. */
-  readonly initialData: unknown
+/** What a step function and its `confirm` need to know about their run. */
+export interface StepInput extends EnteredStep {
+  /** The state of this round, as the schema of the step returns it; `undefined` in round 0. */
+  readonly state: unknown
   /** Whether an earlier attempt of the step may have taken effect. If so, `confirm` is called first. */
   isInDoubt: boolean
 }
 
 /** The argument of a step function and of its `confirm`. */
-type GivenStep = Step<unknown, AnyStep | null> & Pick<InDoubtStep<AnyStep>, 'find'>
+type GivenStep = Step<unknown, AnyStep | null, NamedSteps, ProcessSettings, string, z.ZodType> &
+  Pick<InDoubtStep<AnyStep>, 'find'>
 
 /** Calls a step function or its `confirm`. The outcome is `null` if the function returned without a status. */
 export async function perform(
   handler: (step: never) => unknown,
-  { process, claim, before, initialData, isInDoubt }: StepInput,
+  input: StepInput,
+  rounds: Pick<AnyStep, 'state' | 'maxRounds'>,
   deps: StepDeps,
 ): Promise<{ outcome: StepOutcome | null; returned: unknown }> {
+  const { process, claim, isInDoubt } = input
   const { run } = claim
-  const key = idempotencyKey(run, run.StepName)
+  const round = claim.round?.number ?? 0
+  const key = idempotencyKey(run, run.StepName, round)
   let ended: EarlyOutcome | null = null
   /** Whether the step function has returned. */
   let isOver = false
@@ -141,18 +143,6 @@ export async function perform(
       if (endsEarly && callsInFlight === 0) endEarly()
     }
   }
-  const itemOf = (name: string): StepItem => {
-    const item = finishedItem(claim, name)
-    if (item === undefined) throw new TypeError(`there is no finished item ${name} in this run`)
-    return {
-      name,
-      TransactionID: run.TransactionID,
-      ReplayID: run.ReplayID,
-      ResponseBody: item.ResponseBody,
-      responseStatus: item.ResponseStatus,
-      data: item.Data,
-    }
-  }
   /** Makes a call. Ends the step if the call must not be sent. */
   async function send(
     request: StepRequest | TargetRequest,
@@ -202,19 +192,11 @@ export async function perform(
   }
 
   const members: Omit<GivenStep, keyof LazyMembers> = {
-    process: run.Process,
-    name: run.StepName,
-    transactionId: run.TransactionID,
-    replayId: run.ReplayID,
-    isReplay: run.ReplayID > 0,
-    version: run.DefinitionVersion,
-    realm: run.Realm,
+    ...enteredMembers(input, deps.settings),
     attempt: run.Attempt,
     idempotencyKey: key,
-    initialData,
-    previous: before === undefined ? null : itemOf(before),
-    item: itemOf,
-    settings: settingsOf(process, deps.settings),
+    round,
+    state: input.state,
     files: deps.files,
     async execute<Data extends JsonInput = Json>(
       request: StepRequest | TargetRequest,
@@ -266,6 +248,19 @@ export async function perform(
       if (!(delayMs >= 0)) throw new RangeError('waitFor expects milliseconds from now')
       return end({ kind: 'later', delayMs: Math.min(delayMs, MAX_WAIT_MS) })
     },
+    repeat(state, { afterMs = 0 } = {}) {
+      if (!(afterMs >= 0)) throw new RangeError('repeat expects afterMs in milliseconds from now')
+      const next = nextRound(round, state, rounds)
+      return 'round' in next
+        ? end({
+            kind: 'repeated',
+            response,
+            round: next.round,
+            delayMs: Math.min(afterMs, MAX_WAIT_MS),
+          })
+        : end({ kind: 'failed', ...next, error: short(next.error), response })
+    },
+    report: (progress) => deps.onReport(reportOf(progress, deps.now(), short)),
     setStatus() {
       completion = { data: completion?.data ?? null, endsRun: true }
     },
@@ -299,7 +294,7 @@ export async function perform(
   const completed = completion as { data: Json; endsRun: boolean } | null
   const outcome: StepOutcome | null =
     early !== null
-      ? hasDoubt
+      ? hasDoubt && early.kind !== 'repeated'
         ? { ...early, isInDoubt: true }
         : early
       : completed === null
@@ -334,22 +329,4 @@ const isBug = (error: unknown): boolean =>
  */
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
 
-/**
- * Returns the name and the message of a thrown value as text. A program can set both to values that are not strings.
- */
-function thrownText(error: unknown): string {
-  try {
-    return error instanceof Error ? `${error.name}: ${error.message}` : 'not an error'
-  } catch {
-    return 'an error whose name or message is not a text'
-  }
-}
-
 const MAX_WAIT_MS = 31_536_000_000
-
-/** Returns the settings of the installation and of the process. Nothing is copied if the process has no settings. */
-const settingsOf = ({ bound }: StepProcess, settings: ProcessSettings): ProcessSettings =>
-  bound?.hasValues === true ? { ...settings, ...bound.values } : settings
-
-export const finishedItem = ({ items }: Claim, name: string): FinishedItem | undefined =>
-  items.find(({ StepName }) => StepName === name)

@@ -7,16 +7,31 @@ import type { SettingSchemas, StepSettings } from './settings.ts'
 import type {
   AnyStep,
   DataOf,
+  Entered,
   InDoubt,
   NamedSteps,
   ProcessSettings,
   Step,
   StepOptions,
+  When,
 } from './step.ts'
 import type { Targets } from './targets.ts'
 
 /** The type of an earlier step in the type of a later step. Only its return type is known. */
 type StepOf<Result> = (step: unknown) => Result
+
+/** The options of a step of a chain, without `when`. */
+type ChainOptions<
+  Given,
+  TargetName extends string,
+  Result,
+  State extends z.ZodType | null,
+> = StepOptions<InDoubt<Given, TargetName>, DataOf<StepOf<NoInfer<Result>>>> & {
+  readonly state?: State
+}
+
+/** The type of a step that may be skipped. Its data is then `null`. */
+type MaybeSkipped<Result> = { readonly data: DataOf<StepOf<Result>> | null }
 
 /**
  * A process definition to which steps can be added. Each added step is type-checked against the initial data, the
@@ -34,13 +49,31 @@ export interface ProcessChain<
    *
    * @throws {TypeError} if the name is invalid or already used, or if the options are invalid.
    */
-  step<const Name extends string, Result>(
+  step<const Name extends string, Result, State extends z.ZodType | null = null>(
     name: Name extends keyof Items ? never : Name,
-    run: (step: Step<Initial, Previous, Items, Settings, TargetName>) => Result,
-    options?: StepOptions<
-      InDoubt<Step<Initial, Previous, Items, Settings, TargetName>, TargetName>,
-      DataOf<StepOf<NoInfer<Result>>>
-    >,
+    run: (step: Step<Initial, Previous, Items, Settings, TargetName, State>) => Result,
+    options: ChainOptions<
+      Step<Initial, Previous, Items, Settings, TargetName, State>,
+      TargetName,
+      Result,
+      State
+    > & { readonly when: When<Entered<Initial, Previous, Items, Settings>> },
+  ): ProcessChain<
+    Initial,
+    StepOf<MaybeSkipped<Result>>,
+    Items & { readonly [Key in Name]: StepOf<MaybeSkipped<Result>> },
+    Settings,
+    TargetName
+  >
+  step<const Name extends string, Result, State extends z.ZodType | null = null>(
+    name: Name extends keyof Items ? never : Name,
+    run: (step: Step<Initial, Previous, Items, Settings, TargetName, State>) => Result,
+    options?: ChainOptions<
+      Step<Initial, Previous, Items, Settings, TargetName, State>,
+      TargetName,
+      Result,
+      State
+    > & { readonly when?: undefined },
   ): ProcessChain<
     Initial,
     StepOf<Result>,
@@ -55,13 +88,25 @@ export interface ProcessChain<
    *
    * @throws {TypeError} if the name is invalid or already used, or if the options are invalid.
    */
+  event<const Name extends string, Data extends z.ZodType<JsonInput> = z.ZodType<Json>>(
+    name: Name extends keyof Items ? never : Name,
+    options: EventOptions<Data> & {
+      readonly when: When<Entered<Initial, Previous, Items, Settings>>
+    },
+  ): ProcessChain<
+    Initial,
+    EventOf<Data, 'continue'>,
+    Items & { readonly [Key in Name]: EventOf<Data, 'continue'> },
+    Settings,
+    TargetName
+  >
   event<
     const Name extends string,
     Data extends z.ZodType<JsonInput> = z.ZodType<Json>,
     const OnTimeout extends 'fail' | 'continue' = 'fail',
   >(
     name: Name extends keyof Items ? never : Name,
-    options?: EventOptions<Data> & { readonly onTimeout?: OnTimeout },
+    options?: EventOptions<Data> & { readonly onTimeout?: OnTimeout; readonly when?: undefined },
   ): ProcessChain<
     Initial,
     EventOf<Data, OnTimeout>,
@@ -71,7 +116,7 @@ export interface ProcessChain<
   >
 }
 
-/** The type of an event in the type of a later step. */
+/** The type of an event in the type of a later step. An event that may be skipped or missing has the data `null`. */
 type EventOf<Data extends z.ZodType, OnTimeout> = StepOf<{
   readonly data: z.output<Data> | (OnTimeout extends 'continue' ? null : never)
 }>

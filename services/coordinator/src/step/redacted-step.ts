@@ -52,6 +52,10 @@ export function redactedResult(
 ): StepOutcome | null {
   if (outcome === null) return null
   if (outcome.kind === 'completed') return { ...outcome, data: redaction.json(outcome.data) }
+  if (outcome.kind === 'repeated') {
+    const { number, state } = outcome.round
+    return { ...outcome, round: { number, state: redaction.json(state) } }
+  }
   return 'error' in outcome && outcome.error !== undefined
     ? { ...outcome, error: redaction.text(outcome.error) }
     : outcome

@@ -14,15 +14,11 @@
 import type { Claim } from '../run/transaction-source.ts'
 import { enterEvent } from './event.ts'
 import { checkedInput } from '../run/input-check.ts'
-import {
-  finishedItem,
-  perform,
-  type StepDeps,
-  type StepInput,
-  type StepProcess,
-} from './perform-step.ts'
+import { type EnteredStep, finishedItem, outcomeOfWhen, type StepProcess } from './entered.ts'
+import { perform, type StepDeps, type StepInput } from './perform-step.ts'
 import type { StepOutcome } from '../run/progress.ts'
 import { shortRedacted } from './redacted-step.ts'
+import { readState } from './rounds.ts'
 import type { AnyStep } from './step.ts'
 
 /** Runs the step of a claimed run and returns its outcome. Never rejects. */
@@ -33,13 +29,25 @@ export async function runStep(
   deps: StepDeps,
 ): Promise<StepOutcome> {
   try {
-    const input = inputOf(claim, process)
-    if ('kind' in input) return input
+    const entered = enter(claim, process)
+    if ('kind' in entered) return entered
+    const { confirm, when } = handler
+    // The worker may have been lost before it recorded the skipped step, so the condition is evaluated in each attempt, even
+    // in doubt. It depends only on recorded data, so its result is the same unless the definition was changed.
+    if (when !== undefined && claim.round === undefined) {
+      const outcome = outcomeOfWhen(when, entered, deps.settings)
+      if (outcome !== null) return outcome
+    }
     if (handler.event !== undefined) return enterEvent(handler.event)
-    const { confirm } = handler
+    const read = readState(claim.round, handler.state)
+    if ('error' in read) {
+      const error = shortRedacted(process, read.error)
+      return { kind: 'failed', ...read, error, response: null, isInDoubt: claim.run.InDoubt }
+    }
+    const input: StepInput = { ...entered, ...read, isInDoubt: claim.run.InDoubt }
     if (claim.run.InDoubt && confirm !== undefined) {
       deps.log().info('step is in doubt: calling its confirm function')
-      const { outcome, returned } = await perform(confirm, input, deps)
+      const { outcome, returned } = await perform(confirm, input, handler, deps)
       if (outcome !== null) return outcome
       if (returned !== 'not_done')
         return {
@@ -48,7 +56,7 @@ export async function runStep(
         }
       input.isInDoubt = false
     }
-    const { outcome } = await perform(handler, input, deps)
+    const { outcome } = await perform(handler, input, handler, deps)
     return outcome ?? statusNotSet('the step ended without a call and without a status')
   } catch {
     return {
@@ -64,10 +72,8 @@ export async function runStep(
   }
 }
 
-/**
- * Returns what a step function needs to know about its run. If the step cannot start, returns the outcome of the step.
- */
-function inputOf(claim: Claim, process: StepProcess): StepInput | StepOutcome {
+/** Returns what is known of the run when it enters its step. If the step cannot start, returns the outcome of the step. */
+export function enter(claim: Claim, process: StepProcess): EnteredStep | StepOutcome {
   const { stepNames } = process
   const { run } = claim
   const before = stepNames[stepNames.indexOf(run.StepName) - 1]
@@ -92,7 +98,7 @@ function inputOf(claim: Claim, process: StepProcess): StepInput | StepOutcome {
       response: null,
       isInDoubt: run.InDoubt,
     }
-  return { process, claim, before, initialData: checked.input, isInDoubt: run.InDoubt }
+  return { process, claim, before, initialData: checked.input }
 }
 
 const statusNotSet = (error: string) =>

@@ -1,5 +1,6 @@
 /** The types of steps and of the argument that a step function gets: the interface for authors of process files. */
 import type { EventSettings } from './event.ts'
+import type { z } from 'zod'
 import type { Files } from './files.ts'
 import type { StepLog } from './redaction.ts'
 import type { RetryPolicy } from '../run/retry-policy.ts'
@@ -15,6 +16,9 @@ export interface AnyStep {
   readonly timeoutMs?: number
   /** Set if the run waits for an event here; the function is not called then. @internal */
   readonly event?: EventSettings
+  readonly when?: (entered: never) => boolean
+  readonly state?: z.ZodType
+  readonly maxRounds?: number
 }
 
 /** The data that a step passes to the next step: the data that `parse` returns, or the argument of `complete`. */
@@ -36,7 +40,14 @@ export interface StepItem<Data = Json> {
   readonly responseStatus: number | null
   /** The data of the step: the result of `parse`, or the argument of `complete`. */
   readonly data: Data
+  /**
+   * How the step ended. The data is `null` of a step that was skipped, because its `when` returned false, and of an event
+   * for which the run has waited too long.
+   */
+  readonly outcome: ItemOutcome
 }
+
+export type ItemOutcome = 'completed' | 'skipped' | 'timed_out'
 
 /** The options of every call. */
 export interface CallOptions {
@@ -93,18 +104,12 @@ export interface ProcessSettings {
 /** Step functions by name. */
 export type NamedSteps = Readonly<Record<string, AnyStep>>
 
-/**
- * A step of a run. `Initial` is the type of the initial data, `Previous` is the preceding step function, and
- * `Items` names the earlier steps that `item` can read: `Step<string, typeof report, { order: typeof order }>`.
- * `Settings` are the settings that the step can read, and `TargetName` the names of the targets that it can call.
- * `defineProcess(…).step(…)` infers all of them.
- */
-export interface Step<
+/** What is known of a run when it enters a step: the argument of `when`. */
+export interface Entered<
   Initial = Json,
   Previous extends AnyStep | null = null,
   Items extends NamedSteps = NamedSteps,
   Settings = ProcessSettings,
-  TargetName extends string = string,
 > {
   /** The name of the process. */
   readonly process: string
@@ -118,13 +123,6 @@ export interface Step<
   readonly version: string | null
   /** The company of the run; `null` if the transaction was queued without `Realm`. */
   readonly realm: string | null
-  /** The number of this attempt of the step, from 1. */
-  readonly attempt: number
-  /**
-   * The idempotency key that the step's call sends. It is the same in every attempt of the step, and different in every
-   * replay.
-   */
-  readonly idempotencyKey: string
   /** The initial data of the run, as the `input` schema of the process returns it. */
   readonly initialData: Initial
   /** The previous step; `null` in the first step of the process. */
@@ -133,6 +131,43 @@ export interface Step<
   item<Name extends keyof Items & string>(name: Name): StepItem<DataOf<Items[Name]>>
   /** The settings of the process, without its secrets, and the settings of the installation. */
   readonly settings: Settings
+}
+
+/** How much of its work a step has done. */
+export interface Progress {
+  /** The part that is done, in the unit of `of`. */
+  readonly done: number
+  readonly of: number
+  /** A text of at most 200 characters. A longer text is cut off. */
+  readonly note?: string
+}
+
+/**
+ * A step of a run. `Initial` is the type of the initial data, `Previous` is the preceding step function, and
+ * `Items` names the earlier steps that `item` can read: `Step<string, typeof report, { order: typeof order }>`.
+ * `Settings` are the settings that the step can read, `TargetName` the names of the targets that it can call, and `State`
+ * the schema of its option `state`.
+ * `defineProcess(…).step(…)` infers all of them.
+ */
+export interface Step<
+  Initial = Json,
+  Previous extends AnyStep | null = null,
+  Items extends NamedSteps = NamedSteps,
+  Settings = ProcessSettings,
+  TargetName extends string = string,
+  State extends z.ZodType | null = null,
+> extends Entered<Initial, Previous, Items, Settings> {
+  /** The number of this attempt of the step, from 1. In a step that repeats, each round has attempts of its own. */
+  readonly attempt: number
+  /**
+   * The idempotency key that the step's call sends. It is the same in every attempt of the step, and different in every
+   * replay and in every round of a step that repeats.
+   */
+  readonly idempotencyKey: string
+  /** The number of the round: 0, and one more after each `repeat`. */
+  readonly round: number
+  /** The state that `repeat` got at the end of the previous round; `undefined` in round 0. */
+  readonly state: State extends z.ZodType ? z.output<State> | undefined : undefined
   /** Writes files that survive a power failure. */
   readonly files: Files
   /**
@@ -163,6 +198,17 @@ export interface Step<
   fail(reason: string): never
   /** Ends this attempt without counting it. The step starts again after `delayMs`, which is at most a year. */
   waitFor(delayMs: number): never
+  /**
+   * Ends this round and runs the step again with `state`, which has at most 64 KB as JSON: at once, or after `afterMs`,
+   * which is at most a year. The next round has its own idempotency key, attempts and time limit. The step needs the
+   * option `state`.
+   */
+  repeat(
+    state: State extends z.ZodType ? z.input<State> : never,
+    options?: { readonly afterMs?: number },
+  ): never
+  /** Shows on the run how much of its work the step has done. It is stored when the lease of the run is next renewed. */
+  report(progress: Progress): void
   /** Completes the step and the run, even if further steps follow. */
   setStatus(status: 'Completed'): void
 }
@@ -204,23 +250,48 @@ export interface StepOptions<Given, Data> {
   readonly retry?: Partial<RetryPolicy>
   /** The time limit of an attempt of this step in milliseconds, instead of `stepTimeoutSeconds` of its process. */
   readonly timeoutMs?: number
+  /**
+   * The schema of the state of a step that repeats. It checks the state when the step calls `repeat`, and again when the
+   * next round begins. Without this option, a step cannot call `repeat`.
+   */
+  readonly state?: z.ZodType
+  /**
+   * The maximum number of rounds, at most 1,000,000. A step that calls `repeat` in the last of them fails as
+   * `rounds_used_up`. Default: 10,000.
+   */
+  readonly maxRounds?: number
 }
+
+/**
+ * Returns whether a run executes a step. It is called before each attempt of the step, except in later rounds. It may only
+ * compute, must return `true` or `false` at once, and must return the same for the same run. After `false` the step is
+ * skipped, and its data is `null`. If the function throws, the run fails as `step_threw`; a resume calls it again.
+ */
+export type When<Given> = (entered: Given) => boolean
 
 /** Defines a step with options. The function can be a member of `steps`, or an argument of `.step(…)`. */
 export const defineStep = <Run extends AnyStep>(
   run: Run,
   options: StepOptions<InDoubtStep<Run>, DataOf<Run>>,
-): Run =>
+): Run => withOptions(run, options)
+
+/** Returns a copy of a step with these options. */
+export const withOptions = <Run extends AnyStep>(run: Run, options: object): Run =>
   // `bind` makes a copy of the function. Another process definition may use the same function without options.
   Object.assign(run.bind(null) as Run, givenOf(run), givenOf(options))
 
+/** The names of the options of a step. */
+export const stepOptionNames = [
+  'confirm',
+  'retry',
+  'timeoutMs',
+  'when',
+  'state',
+  'maxRounds',
+] as const satisfies readonly (keyof AnyStep)[]
+
 /** Returns the options that are set, because an absent option must not overwrite one that the function already has. */
-const givenOf = ({
-  confirm,
-  retry,
-  timeoutMs,
-}: Pick<AnyStep, keyof StepOptions<never, unknown>>) => ({
-  ...(confirm !== undefined && { confirm }),
-  ...(retry !== undefined && { retry }),
-  ...(timeoutMs !== undefined && { timeoutMs }),
-})
+const givenOf = (options: Partial<AnyStep>): Partial<AnyStep> =>
+  Object.fromEntries(
+    stepOptionNames.flatMap((name) => (options[name] === undefined ? [] : [[name, options[name]]])),
+  )

@@ -24,6 +24,7 @@ import type { ProcessSettings } from '../step/step.ts'
 import { StepAbort } from '../step/step-abort.ts'
 import { createTargetLimiter, type WaitForClock } from '../step/target-limiter.ts'
 import type { FinishedItem } from '../run/item.ts'
+import type { Json } from '../run/json-normalization.ts'
 import { runKey } from '../run/run.ts'
 import type { TargetCalls } from '../run/target-calls.ts'
 import type { Claim, RunState, TransactionSource } from '../run/transaction-source.ts'
@@ -85,11 +86,10 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     if (log.isLevelEnabled('info')) stepLog().info('step started')
     if (run.Version === 1 || run.Attempt > 1) publisher.publishEvent(run)
     const startedAt = now()
-    let call: StepCall | undefined
+    /** What the attempt has sent and reported last. */
+    const last: { call?: StepCall; report?: Json } = {}
     const limits = limitsOf(definition, run.StepName)
-    const outcome = await attempt(definition, claim, limits, stepLog, (sent) => {
-      call = sent
-    })
+    const outcome = await attempt(definition, claim, limits, stepLog, last)
     if (outcome === null) {
       deps.count(run.Process, run.StepName, 'lost')
       stepLog().warn('step lost its lease')
@@ -97,19 +97,23 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     }
     const { stepNames: steps } = definition
     const finished = claim.items.map(({ StepName }) => StepName)
+    const mayContinue = gate.isOpen(definition)
     const following = steps[steps.indexOf(run.StepName) + 1] ?? ''
     const isInline =
-      (definition.dispatch === 'inline' || definition.events.includes(following)) &&
-      gate.isOpen(definition)
+      (definition.dispatch === 'inline' || definition.events.includes(following)) && mayContinue
+    const advanced = advance(run, outcome, {
+      steps,
+      finished,
+      policy: limits.retry,
+      random: random(),
+      isInline,
+      mayContinue,
+    })
+    const { call, report } = last
     const transition = {
-      ...advance(run, outcome, {
-        steps,
-        finished,
-        policy: limits.retry,
-        random: random(),
-        isInline,
-      }),
+      ...advanced,
       ...(call !== undefined && { call }),
+      ...(report !== undefined && advanced.item !== null && { item: { ...advanced.item, report } }),
     }
     const recorded = await retryStore(() => source.record(lease, transition), deps.cutOff)
     // The outcome is not recorded, because a shutdown ended the retries against the unavailable store. When the lease
@@ -136,21 +140,13 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       durationMs,
       ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
     }
-    const isExpected = ['completed', 'later', 'parked'].includes(outcome.kind)
+    const message = EXPECTED[outcome.kind]
     // The 429 that began the cool-down was already logged as a warning. Many steps of one company may wait for the same
     // cool-down, so their waits, and further 429 responses during the waits, are logged only at the level debug.
     if (outcome.kind === 'held' && (outcome.response === null || outcome.isRepeated === true))
       stepLog().debug(details, 'step waits for the end of a cool-down')
-    else if (!isExpected) stepLog().warn(details, 'step did not complete in this attempt')
-    else if (log.isLevelEnabled('info'))
-      stepLog().info(
-        details,
-        outcome.kind === 'completed'
-          ? 'step completed'
-          : outcome.kind === 'later'
-            ? 'step called waitFor and starts again later'
-            : 'run waits for an event',
-      )
+    else if (message === undefined) stepLog().warn(details, 'step did not complete in this attempt')
+    else if (log.isLevelEnabled('info')) stepLog().info(details, message)
     if (transition.continues === true) return claimAfter(claim, recorded, transition)
     await published
     if (outcome.kind === 'parked') await lookAgain(definition, claim)
@@ -170,7 +166,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     claim: Claim,
     limits: StepLimits,
     stepLog: () => Logger,
-    onCall: (call: StepCall) => void,
+    last: { call?: StepCall; report?: Json },
   ): Promise<StepOutcome | null> {
     const { run } = claim
     const { InDoubt: isInDoubt } = run
@@ -217,7 +213,13 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
         log: stepLog,
         // If tracing is on, the HTTP client replaces this header with one that belongs to the same trace.
         traceparent: () => tracing?.headers()['traceparent'] ?? deps.traceparentOf(run),
-        onCall,
+        onCall: (call) => {
+          last.call = call
+        },
+        onReport: (report) => {
+          last.report = report
+          step.report = report
+        },
         abort,
         isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
         now,
@@ -272,16 +274,18 @@ function traceOutcome(
 
 /** Returns the claim of the next step. The claim equals the stored state after a transition that keeps the lease. */
 function claimAfter(
-  { lease, run, items }: Claim,
+  { lease: { round: _round, ...lease }, run, items }: Claim,
   next: RunState,
   { item }: Pick<Transition, 'item'>,
 ): Claim {
   const { StepName } = run
   const done: FinishedItem = {
     StepName,
+    Status: item?.status ?? 'Completed',
     ResponseStatus: item?.response?.status ?? null,
     ResponseBody: item?.response?.body ?? null,
     Data: (item?.data ?? null) as FinishedItem['Data'],
+    Error: item?.error ?? null,
   }
   return {
     lease: {
@@ -303,6 +307,15 @@ function claimAfter(
  */
 const isPastDeadline = ({ DeadlineAt, UpdatedAt }: Claim['run']): boolean =>
   DeadlineAt !== null && Date.parse(UpdatedAt) >= Date.parse(DeadlineAt)
+
+/** The log messages of the outcomes that are not problems. */
+const EXPECTED: Partial<Record<StepOutcome['kind'], string>> = {
+  completed: 'step completed',
+  skipped: 'step skipped',
+  repeated: 'step called repeat and starts its next round',
+  parked: 'run waits for an event',
+  later: 'step called waitFor and starts again later',
+}
 
 const failure = (errorClass: string, error: string) =>
   ({ kind: 'failed', errorClass, error, response: null }) as const

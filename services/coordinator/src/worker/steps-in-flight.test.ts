@@ -26,6 +26,15 @@ describe('the steps in flight', () => {
     expect(reasonsOf(steps)).toEqual(['lease_lost', null, null])
   })
 
+  it('lists each lease with the progress that its step has reported last', () => {
+    const inFlight = createStepsInFlight()
+    const step = stepOf('a', 1)
+    inFlight.add(step)
+    expect(inFlight.leases).toEqual([step.claim.lease])
+    for (const done of [1, 2]) step.report = { Done: done }
+    expect(inFlight.leases).toEqual([{ ...step.claim.lease, report: { Done: 2 } }])
+  })
+
   it('lists the leases of all steps that are still in flight', () => {
     const inFlight = createStepsInFlight()
     const remove = inFlight.add(stepOf('a', 1))

@@ -1,12 +1,15 @@
 import { LinkedList } from '@integration-host/shared/process/linked-list'
 import type { AbortReason, StepAbort } from '../step/step-abort.ts'
 import { isSameRun, type Run, type RunKey } from '../run/run.ts'
-import type { Claim, Lease } from '../run/transaction-source.ts'
+import type { Json } from '../run/json-normalization.ts'
+import type { Claim, Lease, LeaseRenewal } from '../run/transaction-source.ts'
 
 export interface StepInFlight {
   readonly claim: Claim
   readonly needsInternet: boolean
   readonly abort: StepAbort
+  /** The progress that the step has reported last. */
+  report?: Json
 }
 
 /**
@@ -14,7 +17,7 @@ export interface StepInFlight {
  * claims the run again.
  */
 export interface StepsInFlight {
-  readonly leases: readonly Lease[]
+  readonly leases: readonly LeaseRenewal[]
   /** Adds a step. Returns a function that removes the step. */
   add(step: StepInFlight): () => void
   /** Aborts the step that has lost this lease. A step for which this replica has claimed the run again continues. */
@@ -36,7 +39,9 @@ export function createStepsInFlight(): StepsInFlight {
   }
   return {
     get leases() {
-      return Array.from(steps, ({ value }) => value.claim.lease)
+      return Array.from(steps, ({ value: { claim, report } }) =>
+        report === undefined ? claim.lease : { ...claim.lease, report },
+      )
     },
     add(step) {
       const link = steps.add(step)

@@ -111,6 +111,18 @@ describe('the command `transactions show`', () => {
     expect((await show()).out).toContain(`  ${line}\n  ${body}`)
   })
 
+  it('`transactions show` prints the round and the progress of a step, and which steps were skipped', async () => {
+    const report = { Done: 7, Of: 12, Note: 'page 7', At: AT }
+    const paged = { ...item('customer', 'Running', 200), Round: 6, Report: report }
+    members = { Items: [{ ...item('order', 'Skipped', 200), ResponseStatus: null }, paged] }
+    const { out } = await show()
+    expect(out).toMatch(/order\s+Skipped/)
+    expect(out).toContain('Running, round 6')
+    expect(out).toMatch(/Progress\s+7 of 12: page 7/)
+    members = { Items: [{ ...paged, Report: { $sealed: 'x' } }] }
+    expect((await show()).out).not.toContain('Progress')
+  })
+
   it('`transactions show` removes from a response all characters that could control the terminal', async () => {
     responseBody = 'a\nb\u001b[31m\u202e\u009b'
     expect((await show()).out).toContain('\n  a b�[31m��\n')

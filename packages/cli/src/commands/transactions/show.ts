@@ -1,6 +1,7 @@
 import {
   type AttemptView,
   type ItemView,
+  StepReport,
   TransactionView,
 } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
@@ -77,7 +78,7 @@ Examples:
         )(
           Items.map((item) => [
             item.StepName,
-            item.Status,
+            item.Round === undefined ? item.Status : `${item.Status}, round ${item.Round}`,
             String(item.Attempt),
             String(item.ResponseStatus ?? ''),
             item.FinishedAt ?? '',
@@ -159,6 +160,13 @@ const waitOf = ({ Status, ErrorClass, NextAttemptAt }: Header): string | null =>
     ? `the time that its step chose with waitFor: ${NextAttemptAt ?? 'now'}`
     : null
 
+/** Returns the progress that the due step has reported; `null` if it has reported none. */
+function progressOf({ Items, StepName }: Run): string | null {
+  const { data } = StepReport.safeParse(Items.find((item) => item.StepName === StepName)?.Report)
+  if (data === undefined) return null
+  return `${data.Done} of ${data.Of}${data.Note === null ? '' : `: ${data.Note}`}`
+}
+
 function headerLines(header: Run, isFull: boolean): string[] {
   const wait = waitOf(header)
   return [
@@ -184,6 +192,7 @@ function headerLines(header: Run, isFull: boolean): string[] {
     ['Concurrency key', header.ConcurrencyKey],
     ['Runs at', header.LeaseOwner && `${header.LeaseOwner}, lease until ${header.LeaseUntil}`],
     ['In doubt', header.InDoubt ? 'an earlier attempt may have done the work of this step' : null],
+    ['Progress', progressOf(header)],
     ['Waits for', header.WaitingFor ?? wait],
     ['Not before', header.NotBefore],
     ['Next attempt', header.NextAttemptAt],

@@ -15,7 +15,10 @@ export function auditRuns(
   const runs = stored.filter(({ header }) => header.PurgedAt === null)
   const isActive = ({ header }: StoredRun): boolean => !isOver(header.Status)
   const hasItem = ({ header, items }: StoredRun): boolean =>
-    items.some(({ StepName, Status }) => StepName === header.StepName && Status === 'Completed')
+    items.some(
+      ({ StepName, Status }) =>
+        StepName === header.StepName && (Status === 'Completed' || Status === 'Skipped'),
+    )
   const count = (test: (run: StoredRun) => boolean): number => runs.filter(test).length
   const isCompleted = ({ header }: StoredRun): boolean => header.Status === 'Completed'
   const endedBadly = runs.filter((run) => !isActive(run) && !isCompleted(run))

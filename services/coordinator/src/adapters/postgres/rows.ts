@@ -1,6 +1,12 @@
 /** The rows that statements return, and their conversion to the types of the domain. */
 import type { Transition } from '../../run/progress.ts'
-import type { Attempt, FinishedItem, Item } from '../../run/item.ts'
+import {
+  type Attempt,
+  type FinishedItem,
+  isFinished,
+  type Item,
+  type Round,
+} from '../../run/item.ts'
 import type { EndPosition } from '../../run/retention.ts'
 import type { Run, RunKey } from '../../run/run.ts'
 import { isOver } from '../../run/status.ts'
@@ -59,7 +65,9 @@ export type ClaimedRow = Pick<
   | 'DeadlineAt'
   | 'CreatedAt'
   | 'UpdatedAt'
-> & { readonly items: FinishedItem[] | null }
+> & { readonly items: ClaimedItemRow[] | null }
+
+type ClaimedItemRow = FinishedItem & Pick<ItemRow, 'State' | 'Round'>
 
 /**
  * Builds a claim from the returned row and from the request, because the statement does not return values that the
@@ -69,6 +77,8 @@ export function claimOf(
   { Process, TransactionID, ReplayID, step, owner }: ClaimRequest,
   row: ClaimedRow,
 ): Claim {
+  const rows = row.items ?? []
+  const round = roundOf(rows.find((item) => item.StepName === step && !isFinished(item)))
   return {
     lease: {
       Process,
@@ -78,6 +88,7 @@ export function claimOf(
       version: row.Version,
       owner,
       attempt: row.Attempt,
+      ...(round !== null && { round: round.number }),
       startedAt: row.UpdatedAt,
     },
     run: {
@@ -101,9 +112,15 @@ export function claimOf(
       UpdatedAt: row.UpdatedAt,
       CompletedAt: null,
     },
-    items: row.items ?? [],
+    items: rows.filter(isFinished).map(({ State: _state, Round: _round, ...item }) => item),
+    ...(round !== null && { round }),
   }
 }
+
+const roundOf = (row: ClaimedItemRow | undefined): Round | null =>
+  row === undefined || row.Round === null
+    ? null
+    : { number: row.Round, state: row.State as Round['state'] }
 
 /** What the database has set while it recorded a batch of outcomes. */
 export interface RecordedBatch {

@@ -234,13 +234,13 @@ async function compareItems(tx: postgres.TransactionSql): Promise<ItemViolations
         where h."Status" = 'Completed' and not exists (select from "Order_Item" i
           where i."Process" = h."Process" and i."TransactionID" = h."TransactionID"
             and i."ReplayID" = h."ReplayID" and i."StepName" = h."StepName"
-            and i."Status" = 'Completed')) as "completedWithoutItem",
+            and i."Status" in ('Completed', 'Skipped'))) as "completedWithoutItem",
       (select count(*)::int from (
           select "Process", "TransactionID", "ReplayID", "StepName" from "Order_Header" h
           where h."CompletedAt" is null and ${isActive(tx)} limit ${MAX_COMPARED}) h
         where exists (select from "Order_Item" i where i."Process" = h."Process"
           and i."TransactionID" = h."TransactionID" and i."ReplayID" = h."ReplayID"
-          and i."StepName" = h."StepName" and i."Status" = 'Completed')) as "itemAhead"`
+          and i."StepName" = h."StepName" and i."Status" in ('Completed', 'Skipped'))) as "itemAhead"`
   return violations
 }
 

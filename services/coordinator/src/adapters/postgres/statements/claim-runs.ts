@@ -46,10 +46,11 @@ export async function claimRuns(
     select n, "Version", "Attempt", "InDoubt", "InitialData", "Realm", "NextAttemptAt", "LastError",
       "ErrorClass", "DefinitionVersion", "DeadlineAt", "CreatedAt", "UpdatedAt", case when not "isFirst" or "Version" > 1 then (
       select json_agg(f) from (
-        select "StepName", "ResponseStatus", "ResponseBody", "Data" from "Order_Item" i
+        select "StepName", "Status", "ResponseStatus", "ResponseBody", "Data", "Error", "State", "Round"
+        from "Order_Item" i
         where (i."Process", i."TransactionID", i."ReplayID")
           = (m."Process", m."TransactionID", m."ReplayID")
-          and i."Status" in ('Completed', 'Copied')) f) end as items
+          and (i."Status" in ('Completed', 'Copied', 'Skipped') or i."Round" is not null)) f) end as items
     from moved m`
   const byNumber = new Map(claimed.map((row) => [row.n, row]))
   const rejected = wanted.filter(({ n }) => !byNumber.has(n))

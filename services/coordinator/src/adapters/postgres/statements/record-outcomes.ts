@@ -1,6 +1,6 @@
 import type postgres from 'postgres'
 import type { Transition } from '../../../run/progress.ts'
-import { idempotencyKey } from '../../../run/item.ts'
+import { idempotencyKey, KEPT_ROUNDS, REPEATED } from '../../../run/item.ts'
 import { isOver } from '../../../run/status.ts'
 import type {
   AnnouncedRun,
@@ -56,7 +56,7 @@ export async function recordOutcomes(
         key text, status text, "stepName" text, attempt int, "delayMs" float8, "sweepMs" float8,
         "waitingFor" text, "lastError" text, "errorClass" text, "isOver" boolean, "isInDoubt" boolean,
         "itemStatus" text, "responseStatus" int, "responseBody" text, data jsonb, "itemError" text, ask jsonb, "isParked" boolean,
-        "leasedMs" float8, "soonMs" float8, ran int, "startedAt" timestamptz, method text, url text,
+        "leasedMs" float8, "soonMs" float8, round int, state jsonb, report jsonb, ran int, "startedAt" timestamptz, method text, url text,
         "traceId" text, "responseId" text)
       where ${areFew(sql)}
       order by "Process", "TransactionID", "ReplayID"
@@ -78,19 +78,24 @@ export async function recordOutcomes(
       from done d
       where ${isRunOf(sql, 'd')} and h."Version" = d.version and h."LeaseOwner" = d.owner
       returning d.n, d.step, d.key, d."itemStatus", d."responseStatus", d."responseBody", d.data,
-        d."itemError", d.ask, d."isParked", d.ran, d."startedAt", d.method, d.url, d."traceId", d."responseId", h."Process", h."TransactionID", h."ReplayID",
+        d."itemError", d.ask, d."isParked", d.round, d.state, d.report, d.ran, d."startedAt", d.method, d.url,
+        d."traceId", d."responseId", h."Process", h."TransactionID", h."ReplayID",
         h."ErrorClass", h."NextAttemptAt"
         ${webhooks.length === 0 ? sql`` : sql`, h."Realm"`}
     ), items as (
       insert into "Order_Item" as i ("Process", "TransactionID", "ReplayID", "StepName", "Status",
         "Attempt", "IdempotencyKey", "ResponseStatus", "ResponseBody", "Data", "Error",
-        "Ask", "StartedAt", "FinishedAt")
+        "Ask", "Round", "State", "Report", "StartedAt", "FinishedAt")
       select "Process", "TransactionID", "ReplayID", step, "itemStatus", ran, key,
-        "responseStatus", "responseBody", data, "itemError", ask, "startedAt",
+        "responseStatus", "responseBody", data, "itemError", ask, round, state, report, "startedAt",
         case when "isParked" is null then now() end
       from moved where "itemStatus" is not null
       on conflict ("Process", "TransactionID", "ReplayID", "StepName") do update set
         "Status" = excluded."Status", "Attempt" = excluded."Attempt",
+        "IdempotencyKey" = excluded."IdempotencyKey",
+        "Round" = coalesce(excluded."Round", i."Round"),
+        "Report" = coalesce(excluded."Report", i."Report"),
+        "State" = case when excluded."Round" is null then i."State" else excluded."State" end,
         "ResponseStatus" = excluded."ResponseStatus", "ResponseBody" = excluded."ResponseBody",
         "Data" = excluded."Data", "Error" = excluded."Error", "Ask" = coalesce(excluded."Ask", i."Ask"),
         "StartedAt" = excluded."StartedAt", "FinishedAt" = excluded."FinishedAt"
@@ -102,10 +107,10 @@ export async function recordOutcomes(
         "Outcome", "ResponseStatus", "Error", "Method", "Url", "TraceID", "ResponseID", "StartedAt",
         "FinishedAt")
       select "Process", "TransactionID", "ReplayID", step, ran,
-        coalesce("ErrorClass", 'completed'), "responseStatus", "itemError", method, url, "traceId",
-        "responseId", "startedAt", now()
-      from moved where "itemStatus" is not null and "isParked" is null
-    )${webhooks.length === 0 ? sql`` : insertWebhooks(sql, webhooks)}
+        case when round is null then coalesce("ErrorClass", 'completed') else ${REPEATED} end,
+        "responseStatus", "itemError", method, url, "traceId", "responseId", "startedAt", now()
+      from moved where "itemStatus" <> 'Skipped' and "isParked" is null
+    )${outcomes.some(({ transition }) => transition.item?.round !== undefined) ? deleteOldRounds(sql) : sql``}${webhooks.length === 0 ? sql`` : insertWebhooks(sql, webhooks)}
     select now() as "at", coalesce(json_agg(n), '[]') as numbers,
       json_object_agg(n, "NextAttemptAt") filter (where "NextAttemptAt" > now()) as later
     from moved`
@@ -132,9 +137,15 @@ const outcomesJson = (
       step: lease.step,
       version: lease.version,
       owner: lease.owner,
-      ran: transition.item?.ask === undefined ? lease.attempt : 0,
+      ran:
+        transition.item?.ask === undefined && transition.item?.status !== 'Skipped'
+          ? lease.attempt
+          : 0,
       startedAt: lease.startedAt,
-      key: idempotencyKey(lease, lease.step),
+      key: idempotencyKey(lease, lease.step, transition.item?.round?.number ?? lease.round),
+      round: transition.item?.round?.number,
+      state: transition.item?.round?.state,
+      report: transition.item?.report,
       status: transition.status,
       stepName: transition.stepName,
       attempt: transition.attempt,
@@ -164,6 +175,20 @@ const outcomesJson = (
 /** Returns the time from which the interval of the next sweep counts. A waiting run is looked at again soon. */
 const sweepFromMs = ({ delayMs, item }: Transition): number =>
   item?.ask === undefined ? (delayMs ?? 0) : 0
+
+/**
+ * Returns the part of the statement that deletes the attempts of old rounds. The attempt that the statement inserts is not
+ * visible to this part, so one attempt less is left.
+ */
+const deleteOldRounds = (sql: postgres.Sql) => sql`
+    , old as (
+      delete from "Order_Attempt" h using moved m, lateral (
+        select "ID" from "Order_Attempt" a
+        where (a."Process", a."TransactionID", a."ReplayID") = (m."Process", m."TransactionID", m."ReplayID")
+          and a."StepName" = m.step and a."Outcome" = ${REPEATED}
+        order by a."ID" desc offset ${KEPT_ROUNDS - 1}) o
+      where m.round is not null and ${isRunOf(sql, 'm')} and h."ID" = o."ID"
+    )`
 
 /** Returns the part of the statement that stores the webhooks of the recorded outcomes. */
 const insertWebhooks = (

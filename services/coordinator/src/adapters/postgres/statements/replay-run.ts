@@ -63,12 +63,13 @@ export async function replayRun(
     insert into "Order_Item" ("Process", "TransactionID", "ReplayID", "StepName", "Status", "Attempt",
       "IdempotencyKey", "ResponseStatus", "ResponseBody", "Data", "Error", "Ask", "Sender", "StartedAt",
       "FinishedAt")
-    select i."Process", i."TransactionID", ${replayId}, i."StepName", 'Copied', 0, k.key,
+    select i."Process", i."TransactionID", ${replayId}, i."StepName",
+      case i."Status" when 'Skipped' then 'Skipped' else 'Copied' end, 0, k.key,
       i."ResponseStatus", i."ResponseBody", i."Data", i."Error", i."Ask", i."Sender", i."StartedAt", i."FinishedAt"
     from "Order_Item" i join jsonb_to_recordset(${JSON.stringify(keys)}::text::jsonb) as k(step text, key text)
       on k.step = i."StepName"
     where i."Process" = ${latest.Process} and i."TransactionID" = ${latest.TransactionID}
-      and i."ReplayID" = ${latest.ReplayID} and i."Status" in ('Completed', 'Copied')`
+      and i."ReplayID" = ${latest.ReplayID} and i."Status" in ('Completed', 'Copied', 'Skipped')`
   if (copied.count < before.length) throw earlierStepNotCompleted()
   return runOf(row)
 }

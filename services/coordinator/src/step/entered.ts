@@ -1,0 +1,90 @@
+/** What is known of a run when it enters a step, and whether the step is skipped. */
+import { EVENT_TIMEOUT } from '../run/events.ts'
+import type { FinishedItem } from '../run/item.ts'
+import type { Claim } from '../run/transaction-source.ts'
+import type { StepOutcome } from '../run/progress.ts'
+import type { ProcessDefinition } from './definition.ts'
+import { shortRedacted } from './redacted-step.ts'
+import type { AnyStep, Entered, ItemOutcome, ProcessSettings, StepItem } from './step.ts'
+import { thrownText } from './thrown-text.ts'
+
+/** The properties of a process that are needed to run its steps. */
+export type StepProcess = Pick<ProcessDefinition, 'stepNames' | 'input' | 'bound'>
+
+export interface EnteredStep {
+  readonly process: StepProcess
+  readonly claim: Claim
+  /** The name of the previous step. */
+  readonly before: string | undefined
+  /** The result of the `input` schema of the process for the initial data. */
+  readonly initialData: unknown
+}
+
+/** Returns the members of a step that only read its run. */
+export function enteredMembers(
+  { process, claim, before, initialData }: EnteredStep,
+  settings: ProcessSettings,
+): Entered<unknown, AnyStep | null> {
+  const { run } = claim
+  const item = (name: string): StepItem => {
+    const found = finishedItem(claim, name)
+    if (found === undefined) throw new TypeError(`there is no finished item ${name} in this run`)
+    return {
+      name,
+      TransactionID: run.TransactionID,
+      ReplayID: run.ReplayID,
+      ResponseBody: found.ResponseBody,
+      responseStatus: found.ResponseStatus,
+      data: found.Data,
+      outcome: outcomeOf(found),
+    }
+  }
+  return {
+    process: run.Process,
+    name: run.StepName,
+    transactionId: run.TransactionID,
+    replayId: run.ReplayID,
+    isReplay: run.ReplayID > 0,
+    version: run.DefinitionVersion,
+    realm: run.Realm,
+    initialData,
+    previous: before === undefined ? null : item(before),
+    item,
+    settings: settingsOf(process, settings),
+  }
+}
+
+/**
+ * Calls `when`. Returns the outcome of the step if it does not run: it is skipped, or its run fails. Returns `null` if the
+ * step runs.
+ */
+export function outcomeOfWhen(
+  when: (entered: never) => boolean,
+  entered: EnteredStep,
+  settings: ProcessSettings,
+): StepOutcome | null {
+  const failed = (error: string): StepOutcome => ({
+    kind: 'failed',
+    errorClass: 'step_threw',
+    error: shortRedacted(entered.process, error),
+    response: null,
+  })
+  try {
+    const runs = (when as (given: unknown) => unknown)(enteredMembers(entered, settings))
+    if (typeof runs === 'boolean') return runs ? null : { kind: 'skipped' }
+    if (runs instanceof Promise) runs.catch(() => {})
+    return failed('when must return true or false, and not a promise')
+  } catch (error) {
+    return failed(`when: ${thrownText(error)}`)
+  }
+}
+
+export const finishedItem = ({ items }: Claim, name: string): FinishedItem | undefined =>
+  items.find(({ StepName }) => StepName === name)
+
+const outcomeOf = ({ Status, Error: error }: FinishedItem): ItemOutcome =>
+  Status === 'Skipped' ? 'skipped' : error === EVENT_TIMEOUT ? 'timed_out' : 'completed'
+
+/** Returns the settings of the installation and of the process. Nothing is copied if the process has no settings. */
+const settingsOf = ({ bound }: StepProcess, settings: ProcessSettings): ProcessSettings =>
+  bound?.hasValues === true ? { ...settings, ...bound.values } : settings
