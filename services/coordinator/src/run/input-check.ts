@@ -37,8 +37,15 @@ export function checkedInput(
     return { problems: [`${name}: ${what} threw ${why}`] }
   }
   if (result.success) return { input: result.data }
-  const [first, ...others] = result.error.issues
-    .slice(0, MAX_PROBLEMS)
-    .map(({ path, message }) => `${[name, ...path].map(String).join('.')}: ${message}`)
+  const [first, ...others] = problemsOf(name, result.error.issues)
   return { problems: [first ?? `${name}: is not valid`, ...others] }
 }
+
+/** Returns one text for each of the first ten issues of a schema: the path from `root` to the value, and the message. */
+export const problemsOf = (
+  root: string,
+  issues: readonly Pick<z.core.$ZodIssue, 'path' | 'message'>[],
+): readonly string[] =>
+  issues
+    .slice(0, MAX_PROBLEMS)
+    .map(({ path, message }) => `${[root, ...path].map(String).join('.')}: ${message}`)

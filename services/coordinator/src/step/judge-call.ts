@@ -7,6 +7,8 @@ import {
 } from '@integration-host/shared/provider-profile/provider-fault'
 import { coolDownMs, type CoolDowns } from './cool-downs.ts'
 import { type CallOutcome, MAX_RESPONSE_BYTES } from './http-call.ts'
+import { z } from 'zod'
+import { problemsOf } from '../run/input-check.ts'
 import { normalizedText } from '../run/json-normalization.ts'
 import { NO_RESPONSE, type Response, type StepOutcome } from '../run/progress.ts'
 import { leavesDoubt, verdictOf } from '../run/retry-policy.ts'
@@ -198,7 +200,22 @@ export function parseBody<Data>(
   if (json === undefined) return { why: jsonExcess(body, DOCUMENT_LIMITS) ?? 'not JSON' }
   try {
     return { data: parse(json) }
+  } catch (error) {
+    return { why: `not what the step expects: ${thrownText(error, 'body')}` }
+  }
+}
+
+/**
+ * Returns the name and the message of a thrown value as text. A program can set both to values that are not strings.
+ *
+ * @param root the name of the checked value; with it, the error of a schema becomes the paths and messages of its issues
+ */
+export function thrownText(error: unknown, root: string | null = null): string {
+  try {
+    if (root !== null && error instanceof z.core.$ZodError)
+      return problemsOf(root, error.issues).join('; ')
+    return error instanceof Error ? `${error.name}: ${error.message}` : 'not an error'
   } catch {
-    return { why: 'not what the step expects' }
+    return 'an error whose name or message is not a text'
   }
 }

@@ -1,5 +1,6 @@
 import { describe, expect, expectTypeOf, it } from 'vitest'
 import { answered, outcomeOf } from '../../test-support/step-outcome.ts'
+import { z } from 'zod'
 import type { CallOutcome } from './http-call.ts'
 import type { Step } from './step.ts'
 
@@ -114,5 +115,35 @@ describe('a call that a step makes with fetch', () => {
     )
     expect(outcome).toMatchObject({ kind: 'failed', errorClass: 'response_invalid' })
     expect(outcome).not.toHaveProperty('isInDoubt')
+  })
+
+  it('the error of a body that a schema rejects contains the path and the message of each problem', async () => {
+    const Invoice = z.object({ Invoice: z.object({ Id: z.string(), Balance: z.number() }) })
+    const { outcome } = await outcomeOf(
+      (step: Step) =>
+        step.execute({ url: 'http://x/' }, { parse: (body) => Invoice.parse(body).Invoice.Id }),
+      [answered(200, '{"Invoice":{"Id":7}}')],
+    )
+    expect(outcome).toMatchObject({
+      errorClass: 'response_invalid',
+      error:
+        'GET http://x/ responded with 200, and the body is not what the step expects: body.Invoice.Id: Invalid input: expected string, received number; body.Invoice.Balance: Invalid input: expected number, received undefined',
+    })
+  })
+
+  it('the error of a body that parse rejects contains the name and the message of what parse threw', async () => {
+    const { outcome } = await outcomeOf(
+      (step: Step) =>
+        step.execute(
+          { url: 'http://x/' },
+          {
+            parse: () => {
+              throw new RangeError('no rows')
+            },
+          },
+        ),
+      [answered(200)],
+    )
+    expect(outcome).toMatchObject({ error: expect.stringMatching(/expects: RangeError: no rows$/) })
   })
 })

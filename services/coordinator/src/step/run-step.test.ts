@@ -199,6 +199,18 @@ describe('an HTTP call that a step makes', () => {
     }
   })
 
+  it('the error of a call to a path of the accounting API without a credential says that the credential is missing', async () => {
+    const { calls, outcome } = await outcomeOf((step: Step) =>
+      step.execute({ url: '/v3/company/42/invoice', method: 'POST' }),
+    )
+    expect(calls).toEqual([])
+    expect(outcome).toMatchObject({
+      kind: 'failed',
+      errorClass: 'step_threw',
+      error: expect.stringContaining('a call to a path such as /v3/company/… needs a credential'),
+    })
+  })
+
   it('a step of a run with a realm cannot call for another company, whatever its initial data contains', async () => {
     const refused = await outcomeOf(
       (step: Step) => step.execute({ url: '/v3/company/43/invoice' }, { credential: 'ACC-43' }),
@@ -757,6 +769,23 @@ describe('a call of waitFor() in a step', () => {
       )
     },
   )
+})
+
+describe('fail() after an HTTP call of a step', () => {
+  it('the step fails although the call took effect, and the response is not stored', async () => {
+    const { outcome } = await outcomeOf(
+      async (step: Step) => {
+        await step.execute({ url: 'http://x/', method: 'POST' })
+        return step.fail('the order is too large')
+      },
+      [answered(201, '{"id":1}')],
+    )
+    expect(outcome).toMatchObject({
+      kind: 'failed',
+      errorClass: 'step_failed',
+      error: 'the order is too large',
+    })
+  })
 })
 
 describe('steps that an attempt leaves in doubt', () => {

@@ -109,9 +109,12 @@ function urlOf(
     const address = request.url
     if (typeof address !== 'string')
       throw new TypeError('a request needs a url, or target and path')
-    return credential === undefined
-      ? new URL(address)
-      : gatewayUrl(address, credential, gateway.url)
+    if (credential !== undefined) return gatewayUrl(address, credential, gateway.url)
+    if (address.startsWith('/'))
+      throw new TypeError(
+        "a call to a path such as /v3/company/… needs a credential: execute(request, { credential: 'ACC-<realm>' })",
+      )
+    return new URL(address)
   }
   if (credential !== undefined)
     throw new TypeError('a call has a target or a credential: the gateway has one address')
