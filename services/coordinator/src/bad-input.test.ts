@@ -33,6 +33,9 @@ afterEach(async () => {
 const start = async (options: FixtureOptions = {}): Promise<Fixture> =>
   (host = await startFixture(backends, options))
 
+/** Returns the address of the target of the fixture. It is known when a step runs. */
+const targetUrl = (): string => host?.target.url ?? ''
+
 /**
  * A process with a single step, which runs the handler that the initial data names. The handler `good` completes
  * normally.
@@ -78,7 +81,7 @@ describe('a misbehaving step', () => {
     ['returns a promise that never settles', () => never, 'step_timeout'],
     [
       'calls a target that never responds',
-      (step) => step.execute({ url: `${step.settings.demoApiUrl}/held` }),
+      (step) => step.execute({ url: `${targetUrl()}/held` }),
       'step_timeout',
     ],
     ['completes with circular data', (step) => step.complete(circular as never), 'step_threw'],
@@ -87,12 +90,12 @@ describe('a misbehaving step', () => {
     ['calls a file: URL', (step) => step.execute({ url: 'file:///etc/passwd' }), 'step_threw'],
     [
       'sends an invalid header name',
-      (step) => step.execute({ url: step.settings.demoApiUrl, headers: { 'a\nb': 'c' } }),
+      (step) => step.execute({ url: targetUrl(), headers: { 'a\nb': 'c' } }),
       'step_threw',
     ],
     [
       'calls with an invalid HTTP method',
-      (step) => step.execute({ url: step.settings.demoApiUrl, method: 'GET /' }),
+      (step) => step.execute({ url: targetUrl(), method: 'GET /' }),
       'step_threw',
     ],
     ['reads the item of an unknown step', (step) => step.item('nowhere'), 'step_threw'],
@@ -114,7 +117,7 @@ describe('a misbehaving step', () => {
     const block = (step: Step<string>) => {
       times += 1
       if (times === 1) for (const end = performance.now() + 2_000; performance.now() < end;);
-      return step.execute({ url: `${step.settings.demoApiUrl}/order` })
+      return step.execute({ url: `${targetUrl()}/order` })
     }
     const fixture = await start({
       // On a busy machine, the attempt may take much longer than the block.
@@ -133,7 +136,7 @@ describe('a misbehaving step', () => {
 describe('an unusual response of a target', () => {
   const parse = (step: Step<string>) =>
     step.execute(
-      { url: `${step.settings.demoApiUrl}/bad` },
+      { url: `${targetUrl()}/bad` },
       { parse: (body) => (body as { name: string }).name.toUpperCase() },
     )
   const bytes =

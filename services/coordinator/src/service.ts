@@ -13,7 +13,7 @@ import { createMetrics } from '@integration-host/shared/observability/metrics'
 import { createFileRemover } from './adapters/files/remove-files.ts'
 import { watchDataFolder } from './adapters/files/data-folder.ts'
 import { createThreadedFiles } from './adapters/files/threaded-files.ts'
-import { loadedOf, loadProcesses } from './adapters/folder/processes.ts'
+import { loadedOf, type LoadedProcesses, loadProcesses } from './adapters/folder/processes.ts'
 import { createLoadReport } from './adapters/folder/report-failures.ts'
 import { openReceivers } from './adapters/files/webhooks-file.ts'
 import { createHttpCaller } from './adapters/http/http-call.ts'
@@ -35,7 +35,7 @@ import { followCredentials } from './credentials.ts'
 import { startHousekeeping } from './housekeeping.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
 import { routingKeysOf } from './step/change-trigger.ts'
-import { isStartable, outlineOf, type ProcessDefinition } from './step/definition.ts'
+import { bindSettings, isStartable, outlineOf, type ProcessDefinition } from './step/definition.ts'
 import { createOperationStore } from './bulk/bulk-operation-store.ts'
 import { createPauseStore } from './run/pause.ts'
 import { createPayloads } from './run/payload.ts'
@@ -64,6 +64,20 @@ import { createTransitionFeed } from './events/transition-feed.ts'
 import { createTransitionPublisher } from './worker/transition-publisher.ts'
 import { createWorker, type Worker } from './worker/worker.ts'
 
+/** Returns the processes; OrderProcess, which belongs to the demo, calls demo-api at the given address. */
+const linkedToDemo = (
+  definitions: LoadedProcesses['definitions'],
+  demoApiUrl: string,
+): LoadedProcesses['definitions'] =>
+  new Map(
+    [...definitions].map(([key, process]) => [
+      key,
+      process.name === 'OrderProcess' && 'demoApiUrl' in process.settings
+        ? bindSettings(process, { ...process.bound?.values, demoApiUrl })
+        : process,
+    ]),
+  )
+
 /** Starts the coordinator on a transaction source and a message bus, which the caller opens and closes. */
 export async function startCoordinator(
   config: EmbeddedConfig,
@@ -79,7 +93,11 @@ export async function startCoordinator(
   const owner = `${hostname()}:${process.pid}:${crypto.randomUUID().slice(0, 8)}`
   const retryStore = createStoreRetry(random)
   const { processes: given = await loadProcesses() } = adapters
-  const loaded = loadedOf(given)
+  const unlinked = loadedOf(given)
+  const loaded = {
+    ...unlinked,
+    definitions: linkedToDemo(unlinked.definitions, config.DEMO_API_URL),
+  }
   for (const { name, bound } of loaded.definitions.values())
     if (bound === null) throw new StartupError(`the settings of the process ${name} are not bound`)
 
@@ -205,7 +223,7 @@ export async function startCoordinator(
   listeners.push(slots.onTransition)
   const probes = probesOf(config).map((probe) => createProbe(probe, proxyFor))
   const connectivity = createConnectivity({ probes, ...timing })
-  const processSettings = { demoApiUrl: config.DEMO_API_URL, dataDir: config.DATA_DIR }
+  const processSettings = { dataDir: config.DATA_DIR }
   const removeFiles = createRemoveFilesOfRuns(
     processes,
     processSettings,

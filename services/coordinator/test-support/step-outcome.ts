@@ -83,7 +83,7 @@ export const stepDeps = (change: Partial<StepDeps> = {}): StepDeps => ({
   }),
   endsAt: 300_000,
   files: { writeAtomic: async () => {}, removeTemporaryFiles: async () => {} },
-  settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
+  settings: { dataDir: '/data' },
   log: () => createLogger('test', 'silent'),
   traceparent: () => TRACEPARENT,
   onCall: () => {},

@@ -17,6 +17,8 @@ const csvFile = (run: Parameters<RunFiles>[0]): string =>
 
 export default defineProcess('OrderProcess', {
   requireInternet: true,
+  // The coordinator sets it to its own DEMO_API_URL.
+  settings: { demoApiUrl: z.url().default('http://127.0.0.1:7216') },
   files: (run) => [csvFile(run)],
 })
   .step('order', (step) =>

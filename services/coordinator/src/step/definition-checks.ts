@@ -62,10 +62,7 @@ export function requireMembers(options: object, known: ReadonlySet<string>, what
 }
 
 const SETTING_NAME = /^[a-z][A-Za-z0-9]{0,63}$/
-const INSTALLATION_SETTINGS = new Set<string>([
-  'demoApiUrl',
-  'dataDir',
-] satisfies (keyof ProcessSettings)[])
+const INSTALLATION_SETTINGS = new Set<string>(['dataDir'] satisfies (keyof ProcessSettings)[])
 
 export function requireSetting(process: string, setting: string, schema: unknown): void {
   if (!SETTING_NAME.test(setting))

@@ -1,6 +1,6 @@
 import { describe, expect, expectTypeOf, it } from 'vitest'
-import { answered, outcomeOf } from '../../test-support/step-outcome.ts'
 import { z } from 'zod'
+import { answered, outcomeOf } from '../../test-support/step-outcome.ts'
 import type { CallOutcome } from './http-call.ts'
 import type { Step } from './step.ts'
 

@@ -329,7 +329,6 @@ describe('the secret of a target', () => {
     await outcomeOf(
       (step: Step) => {
         expect(step.settings).toEqual({
-          demoApiUrl: 'http://demo',
           dataDir: '/data',
           erpUrl: 'https://erp.example/api/v1',
         })

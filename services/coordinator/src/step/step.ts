@@ -95,8 +95,6 @@ export interface StepReply {
 
 /** The settings of the installation that steps may use. */
 export interface ProcessSettings {
-  /** The address of demo-api, which the example process OrderProcess calls. */
-  readonly demoApiUrl: string
   /** The folder for files that steps write. */
   readonly dataDir: string
 }

@@ -10,7 +10,7 @@ describe('the files of runs', () => {
     const removed: string[] = []
     const removeFiles = createRemoveFilesOfRuns(
       new Map([orderProcess, other].map((definition) => [definition.name, definition])),
-      { demoApiUrl: '', dataDir: '/data' },
+      { dataDir: '/data' },
       async (paths) => {
         removed.push(...paths)
         return paths.map(() => ({ status: 'fulfilled', value: true }))
@@ -35,7 +35,7 @@ describe('the files of runs', () => {
     const calls: (readonly string[])[] = []
     const removeFiles = createRemoveFilesOfRuns(
       new Map([['Files', files]]),
-      { demoApiUrl: '', dataDir: '/data' },
+      { dataDir: '/data' },
       async (paths) => {
         calls.push(paths)
         return paths.map((path) =>
