@@ -20,7 +20,7 @@ COPY services/sandbox-provider/package.json services/sandbox-provider/
 COPY services/webhook-receiver/package.json services/webhook-receiver/
 COPY services/console/package.json services/console/
 # Workspace packages must remain symbolic links, because Node strips no types below node_modules; `pnpm deploy` would copy them.
-# The only optional dependency is a Node for machines with an older version; this image has its own.
+# The optional dependencies are a Node for machines with an older version, and what bundles the pages of the console.
 # Corepack compares the downloaded pnpm with the hash in "packageManager".
 # Of the package of the reference page only the bundle is served, 4 of 50 MB.
 RUN corepack pnpm install \
@@ -37,7 +37,8 @@ COPY docs/runbook.md docs/errors.md docs/
 RUN node services/console/src/write-app.ts
 
 FROM ${NODE_IMAGE}
-LABEL org.opencontainers.image.title="integration-host" org.opencontainers.image.licenses="Apache-2.0"
+LABEL org.opencontainers.image.title="integration-host" org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.description="Custody of OAuth grants, and durable processes of several steps"
 ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=dependencies /app ./

@@ -4,10 +4,23 @@
  * tsc compiles the sources into the same folders, because Node strips no types below `node_modules`. The workspace
  * packages become folders of one package, so imports of these packages are rewritten to relative paths. The
  * dependencies and the entry points of the package come from the manifests of the workspace.
+ *
+ * The program of the console's pages is bundled here, so that users install neither esbuild nor the packages that only
+ * a browser needs: these are the `optionalDependencies` of the console, as they are for the image.
  */
 import { spawnSync } from 'node:child_process'
-import { cpSync, globSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { basename, join, normalize, relative } from 'node:path'
+import {
+  cpSync,
+  globSync,
+  mkdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { findPackageJSON } from 'node:module'
+import { dirname, join, normalize, relative } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import { hasNoDependencies, packageManifest, readWorkspaceManifests } from './package-manifest.ts'
 import { doorsOf, neededDeclarations, withRelativeImports } from './package-modules.ts'
 
@@ -22,8 +35,6 @@ const read = (file: string): string => readFileSync(join(root, file), 'utf8')
  */
 const copied = [
   'services/coordinator/migrations',
-  'services/console/app',
-  'services/console/src/isomorphic',
   'deploy',
   'docker-compose.yml',
   'host/template',
@@ -34,6 +45,9 @@ const copied = [
   'SECURITY.md',
 ]
 
+/** Modules that the package imports as types only, so that nothing loads their JavaScript, which needs drizzle-orm. */
+const ONLY_TYPES = ['services/coordinator/src/adapters/postgres/schema']
+
 const tsc = join(root, 'node_modules/.bin/tsc')
 const workspace = readWorkspaceManifests(root)
 const settings = read('pnpm-workspace.yaml')
@@ -41,6 +55,12 @@ const manifest = packageManifest(workspace, settings)
 
 rmSync(dist, { recursive: true, force: true })
 run(tsc, ['--project', 'tsconfig.package.json'], root)
+for (const sources of ONLY_TYPES) rmSync(join(folder, sources), { recursive: true })
+run(
+  process.execPath,
+  ['services/console/src/write-app.ts', join(folder, 'services/console/dist')],
+  root,
+)
 const entryPoints = Object.values(workspace[0]?.exports ?? {})
 const declarationFaults = emitDeclarations(entryPoints.map((source) => join(root, source)))
 
@@ -51,6 +71,10 @@ for (const name of globSync('**/*.{js,d.ts}', { cwd: folder })) {
 }
 requireDeclarations(entryPoints, declarationFaults)
 for (const file of copied) cpSync(join(root, file), join(folder, file), { recursive: true })
+for (const name of globSync('services/coordinator/migrations/meta/*.json', { cwd: folder })) {
+  const file = join(folder, name)
+  writeFileSync(file, JSON.stringify(JSON.parse(readFileSync(file, 'utf8'))))
+}
 mkdirSync(join(folder, 'scripts'))
 for (const [from, to] of [
   ['node-version.mjs', 'node-version.mjs'],
@@ -58,21 +82,9 @@ for (const [from, to] of [
   ['package-entry.mjs', 'integration-host.mjs'],
 ] as const)
   cpSync(join(root, 'scripts', from), join(folder, 'scripts', to))
-// npm ignores the patches and overrides of pnpm, so the tarball contains the packages that pnpm has changed.
 for (const name of manifest.bundleDependencies) {
   const user = workspace.find(({ dependencies }) => name in dependencies)
-  cpSync(join(root, user?.folder ?? '', 'node_modules', name), join(folder, 'node_modules', name), {
-    recursive: true,
-    dereference: true,
-    filter: (source) => !/[/\\]node_modules[/\\]\.bin/.test(source) && isServed(name, source),
-  })
-  if (!hasNoDependencies(name, settings)) continue
-  const file = join(folder, 'node_modules', name, 'package.json')
-  const { dependencies: _, ...rest } = JSON.parse(readFileSync(file, 'utf8')) as Record<
-    string,
-    unknown
-  >
-  writeFileSync(file, JSON.stringify(rest, null, 2))
+  bundle(name, join(root, user?.folder ?? '', 'package.json'))
 }
 writeFileSync(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
 
@@ -80,12 +92,43 @@ run('npm', ['pack', '--silent', '--pack-destination', dist], folder)
 console.log(join(relative(process.cwd(), dist), `${manifest.name}-${manifest.version}.tgz`))
 
 /**
- * Returns whether the package needs the file of a dependency. Of `@scalar/api-reference`, only the bundle is needed: 4
- * of 50 MB.
+ * Copies a dependency of a module into the package, and those of its own dependencies that npm will not install as
+ * dependencies of the package.
  */
-function isServed(name: string, source: string): boolean {
-  if (name !== '@scalar/api-reference' || statSync(source).isDirectory()) return true
-  return ['package.json', 'standalone.js'].includes(basename(source))
+function bundle(name: string, module: string): void {
+  const source = dirname(realpathSync(findPackageJSON(name, module) ?? ''))
+  const target = join(folder, 'node_modules', name)
+  cpSync(source, target, {
+    recursive: true,
+    filter: (file) => isNeeded(name, relative(source, file)),
+  })
+  if (name === '@scalar/api-reference') compressScript(target)
+  const file = join(target, 'package.json')
+  const { dependencies = {}, ...rest } = JSON.parse(readFileSync(file, 'utf8')) as {
+    readonly dependencies?: Readonly<Record<string, string>>
+  }
+  if (hasNoDependencies(name, settings)) {
+    writeFileSync(file, JSON.stringify(rest, null, 2))
+    return
+  }
+  for (const dependency of Object.keys(dependencies))
+    if (!(dependency in manifest.dependencies)) bundle(dependency, join(source, 'package.json'))
+}
+
+/**
+ * Returns whether the package needs the file of a dependency. Of `@scalar/api-reference`, only the bundle is needed: 4
+ * of 50 MB. Most of `bintrees` are samples for its tests, and `postgres` exists in forms for other runtimes.
+ */
+function isNeeded(name: string, file: string): boolean {
+  if (name !== '@scalar/api-reference') return !/^(?:node_modules|test|cf|cjs)\b/.test(file)
+  return /^(?:dist(?:\/browser)?|)$|^package\.json$|\/standalone\.js$/.test(file)
+}
+
+/** Replaces the bundle by its compressed form, in which the services send it: 1.3 of 4 MB. */
+function compressScript(reference: string): void {
+  const script = join(reference, 'dist/browser/standalone.js')
+  writeFileSync(`${script}.gz`, gzipSync(readFileSync(script), { level: 9 }))
+  rmSync(script)
 }
 
 /**
@@ -101,7 +144,7 @@ function emitDeclarations(sources: readonly string[]): string {
       config,
       JSON.stringify({
         extends: '../tsconfig.package.json',
-        compilerOptions: { declaration: true, emitDeclarationOnly: true },
+        compilerOptions: { declaration: true, emitDeclarationOnly: true, removeComments: false },
         files,
         include: [],
       }),

@@ -37,17 +37,17 @@ describe('the manifest of the package', () => {
     expect(() => packageManifest(workspace, '')).toThrow('@x/a uses zod 4.6.8')
   })
 
-  it('packageManifest() bundles patched dependencies, and makes OpenTelemetry an optional peer dependency', () => {
+  it('packageManifest() bundles patched dependencies, and makes the SDK of OpenTelemetry an optional peer dependency', () => {
     const dependencies = {
       postgres: '3.4.9',
       'postgres-x': '1.0.0',
-      '@opentelemetry/api': '1.10.0',
+      '@opentelemetry/sdk-node': '0.301.0',
     }
     expect(packageManifest([of({ dependencies })], PATCHES)).toMatchObject({
       dependencies: { postgres: '3.4.9', 'postgres-x': '1.0.0' },
       bundleDependencies: ['postgres'],
-      peerDependencies: { '@opentelemetry/api': '1.10.0' },
-      peerDependenciesMeta: { '@opentelemetry/api': { optional: true } },
+      peerDependencies: { '@opentelemetry/sdk-node': '0.301.0' },
+      peerDependenciesMeta: { '@opentelemetry/sdk-node': { optional: true } },
     })
   })
 

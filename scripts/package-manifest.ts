@@ -33,10 +33,15 @@ export interface PackageManifest {
   readonly peerDependencies: Versions
   readonly peerDependenciesMeta: Readonly<Record<string, { optional: true }>>
   readonly devDependencies: Versions
+  /** npm records from which commit and by which workflow the package was built, if the workflow may sign. */
+  readonly publishConfig: { readonly access: 'public'; readonly provenance: boolean }
 }
 
-/** These packages are optional because they take 44 MB and only tracing needs them (docs/tracing.md). */
-const isOptional = (name: string): boolean => name.startsWith('@opentelemetry/')
+/** This package is optional because it takes 42 MB and only tracing needs it (docs/tracing.md). */
+const OPTIONAL = '@opentelemetry/sdk-node'
+
+/** This package is bundled because npm would install it with 2 MB of samples for the tests of a package that it needs. */
+const WITH_SAMPLES = '@prometheus-io/client'
 
 /**
  * The packages with which a project checks the types of its process files. `integration-host init` copies their
@@ -72,7 +77,7 @@ export function readWorkspaceManifests(root: string): WorkspaceManifest[] {
  * dependencies from all workspace packages.
  *
  * @param workspaceYaml the text of pnpm-workspace.yaml. Packages in `patchedDependencies`, and packages whose
- * dependencies `overrides` removes, are bundled
+ * dependencies `overrides` removes, are bundled, because npm ignores both
  * @throws {Error} if two workspace packages use different versions of a dependency.
  */
 export function packageManifest(
@@ -91,7 +96,7 @@ export function packageManifest(
       versions.set(name, version)
     }
   const all = [...versions].toSorted(([a], [b]) => (a < b ? -1 : 1))
-  const optional = all.filter(([name]) => isOptional(name))
+  const optional = all.filter(([name]) => name === OPTIONAL)
   return {
     name: root.name,
     version: root.version,
@@ -109,10 +114,15 @@ export function packageManifest(
       './package.json': './package.json',
     },
     engines: root.engines,
-    dependencies: Object.fromEntries(all.filter(([name]) => !isOptional(name))),
+    dependencies: Object.fromEntries(all.filter(([name]) => name !== OPTIONAL)),
     bundleDependencies: all
       .map(([name]) => name)
-      .filter((name) => isPatched(name, workspaceYaml) || hasNoDependencies(name, workspaceYaml)),
+      .filter(
+        (name) =>
+          name === WITH_SAMPLES ||
+          isPatched(name, workspaceYaml) ||
+          hasNoDependencies(name, workspaceYaml),
+      ),
     peerDependencies: Object.fromEntries(optional),
     peerDependenciesMeta: Object.fromEntries(
       optional.map(([name]) => [name, { optional: true } as const]),
@@ -120,6 +130,7 @@ export function packageManifest(
     devDependencies: Object.fromEntries(
       FOR_TYPES.map((name) => [name, root.devDependencies[name] ?? '']),
     ),
+    publishConfig: { access: 'public', provenance: true },
   }
 }
 

@@ -1,4 +1,4 @@
-import { buildApp } from '@integration-host/console/build-app'
+import { type BuiltApp, loadApp } from '@integration-host/console/build-app'
 import { readConfig } from '@integration-host/console/config'
 import { type RunningConsole, startConsole } from '@integration-host/console/service'
 import type { Environment } from '@integration-host/shared/process/config'
@@ -12,9 +12,9 @@ export interface EmbeddedConsoleDeps {
 }
 
 /**
- * Bundles the script of the web console and starts the console. Persons sign in with one-time links unless `SIGN_IN`
- * is set. esbuild has no binary for some platforms; on these the result is `null`, and all other services work
- * without the console.
+ * Starts the web console. Persons sign in with one-time links unless `SIGN_IN` is set. In a checkout the script of its
+ * pages is bundled first; esbuild has no binary for some platforms, on which the result is `null`, and all other
+ * services work without the console.
  *
  * @throws {ConfigError} a setting of the console is not valid.
  * @throws the operating system's error if the port is taken.
@@ -29,9 +29,9 @@ export async function startEmbeddedConsole({
   return built === null ? null : startConsole(config, { logger, health, built })
 }
 
-async function bundle(logger: Logger): Promise<Awaited<ReturnType<typeof buildApp>> | null> {
+async function bundle(logger: Logger): Promise<BuiltApp | null> {
   try {
-    return await buildApp(await import('esbuild'))
+    return await loadApp()
   } catch (error) {
     logger.error(
       { err: error },

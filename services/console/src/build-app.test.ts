@@ -18,7 +18,7 @@ describe('the browser bundle of the console', () => {
   })
 
   const textOf = ({ body }: Asset): string => Buffer.from(body).toString()
-  const isDocument = ({ path }: Asset): boolean => path.endsWith('.md')
+  const isDocument = ({ path }: Asset): boolean => /\.(?:md|txt)$/.test(path)
 
   /**
    * Returns the files that the browser loads together with a file: those that it imports statically, and their
@@ -78,6 +78,14 @@ describe('the browser bundle of the console', () => {
     expect(hosts.filter((host) => host !== 'www.w3.org' && host !== 'react.dev')).toEqual([])
   })
 
+  it('the bundle contains the licences of the packages whose code is in it', () => {
+    const licences = app.assets.find(({ path }) => path.endsWith('.txt'))
+    for (const name of ['react', 'react-dom', 'scheduler', '@tanstack/react-query'])
+      expect(licences && textOf(licences)).toMatch(
+        new RegExp(`^${name} \\d+\\.\\d+\\.\\d+\\n\\n(?:The )?MIT License`, 'm'),
+      )
+  })
+
   it('readApp() returns the bundle that writeApp() has written', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'bundle-'))
     try {
@@ -95,7 +103,8 @@ describe('the browser bundle of the console', () => {
   it('the HTML of the console has no inline script or style, which its Content-Security-Policy would block', () => {
     const html = Buffer.from(app.shell.body).toString()
     expect(html).not.toMatch(/<style|style="|<script(?![^>]*\bsrc=)/)
-    for (const { path } of app.assets) expect(path).toMatch(/^\/assets\/[\w-]+-\w{8}\.(js|css|md)$/)
+    for (const { path } of app.assets)
+      expect(path).toMatch(/^\/assets\/[\w-]+-\w{8}\.(js|css|md|txt)$/)
   })
 })
 

@@ -1,11 +1,14 @@
 /**
- * Bundles the program that runs in the browser. In a checkout the bundle stays in memory, so it is never outdated. An
- * image contains a finished bundle in the folder `BUNDLE`, but not the program esbuild. Therefore esbuild is a
- * parameter and not an import of this module.
+ * Bundles the program that runs in the browser. In a checkout the bundle stays in memory, so it is never outdated. The
+ * image and the package contain a finished bundle in the folder `BUNDLE`, and neither esbuild nor the packages that
+ * only the browser needs. Therefore this module does not import esbuild statically.
  */
+import { createHash } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
+import { StartupError } from '@integration-host/shared/process/lifecycle'
 import type { BuildOptions, BuildResult } from 'esbuild'
 
 /** A file that the console serves to browsers. */
@@ -28,15 +31,32 @@ export interface Bundler {
   stop(): Promise<void>
 }
 
-/** The folder with the sources of the program that runs in the browser. It exists in a checkout and in the package. */
+/** The folder with the sources of the program that runs in the browser. It exists in a checkout only. */
 const APP = join(import.meta.dirname, '../app')
-/** The folder with the finished bundle of an image. */
+/** The folder with the finished bundle of the image and of the package. */
 export const BUNDLE = join(import.meta.dirname, '../dist')
 const TYPES: Readonly<Record<string, string>> = {
   js: 'text/javascript; charset=utf-8',
   css: 'text/css; charset=utf-8',
   // A browser shows a text of this type, and would save Markdown as a file.
   md: 'text/plain; charset=utf-8',
+  txt: 'text/plain; charset=utf-8',
+}
+
+/**
+ * Returns the finished bundle of the image or of the package; in a checkout, bundles the sources.
+ *
+ * @throws {StartupError} there is no bundle, and esbuild is not installed.
+ * @throws {Error} as {@link buildApp}.
+ */
+export async function loadApp(): Promise<BuiltApp> {
+  if (existsSync(BUNDLE)) return readApp(BUNDLE)
+  const esbuild = await import('esbuild').catch(() => {
+    throw new StartupError(
+      'there is neither a bundle nor esbuild: run services/console/src/write-app.ts where esbuild is installed',
+    )
+  })
+  return buildApp(esbuild)
 }
 
 /**
@@ -69,7 +89,8 @@ export async function buildApp(esbuild: Bundler): Promise<BuiltApp> {
       logLevel: 'silent',
     })
     if (metafile === undefined) throw new Error('esbuild returned no description of its output')
-    return appOf(outputFiles.map(({ path, contents }) => fileAsset(basename(path), contents)))
+    const files = outputFiles.map(({ path, contents }) => fileAsset(basename(path), contents))
+    return appOf([...files, await licencesAsset(Object.keys(metafile.inputs))])
   } finally {
     await esbuild.stop()
   }
@@ -107,6 +128,24 @@ const asset = (path: string, type: string, body: Uint8Array): Asset => ({
   body,
   gzip: gzipSync(body, { level: 9 }),
 })
+
+/**
+ * Returns the licences of the packages whose code is in the bundle, which these licences demand where the packages
+ * themselves are not installed. `sources` are the bundled files.
+ */
+async function licencesAsset(sources: readonly string[]): Promise<Asset> {
+  const folders = new Set(
+    sources.flatMap((source) => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+/.exec(source)?.[0] ?? []),
+  )
+  const texts = [...folders].map(async (folder) => {
+    const read = (file: string): Promise<string> => readFile(join(APP, folder, file), 'utf8')
+    const { name, version } = JSON.parse(await read('package.json')) as Record<string, string>
+    return `${name} ${version}\n\n${await read('LICENSE')}`
+  })
+  const text = (await Promise.all(texts)).toSorted().join(`\n${'-'.repeat(80)}\n\n`)
+  const hash = createHash('sha256').update(text).digest('hex').slice(0, 8)
+  return fileAsset(`licences-${hash}.txt`, Buffer.from(text))
+}
 
 function missing(what: string): never {
   throw new Error(`esbuild wrote no file ${what}`)

@@ -1,10 +1,9 @@
-import { existsSync } from 'node:fs'
 import { createHealth, type Health } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
-import { runService, StartupError } from '@integration-host/shared/process/lifecycle'
+import { runService } from '@integration-host/shared/process/lifecycle'
 import { connectRedis } from '@integration-host/shared/redis/connection'
 import { tlsFiles } from '@integration-host/shared/tls/tls-files'
-import { BUNDLE, type BuiltApp, buildApp, readApp } from './build-app.ts'
+import { loadApp } from './build-app.ts'
 import { createRedisActionCounter } from './adapters/redis/action-counter.ts'
 import { createRedisRequestStore } from './adapters/redis/request-store.ts'
 import { createRedisSessionStore } from './adapters/redis/session-store.ts'
@@ -18,7 +17,7 @@ await runService('console', async () => {
   await using stack = new AsyncDisposableStack()
   const stores = sharedStores(stack, config, health)
   const service = stack.use(
-    await startConsole(config, { logger, health, built: await bundle(), stores }),
+    await startConsole(config, { logger, health, built: await loadApp(), stores }),
   )
   const owned = stack.move()
   return { url: service.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
@@ -44,15 +43,4 @@ function sharedStores(
     actions: createRedisActionCounter(redis),
     requests: createRedisRequestStore(redis),
   }
-}
-
-/** Returns the finished bundle of an image; in a checkout, bundles the sources. */
-async function bundle(): Promise<BuiltApp> {
-  if (existsSync(BUNDLE)) return readApp(BUNDLE)
-  const esbuild = await import('esbuild').catch(() => {
-    throw new StartupError(
-      'there is neither a bundle nor esbuild: run services/console/src/write-app.ts where esbuild is installed',
-    )
-  })
-  return buildApp(esbuild)
 }

@@ -3,12 +3,12 @@
  * page is served by the service itself, and the page can request nothing from other hosts.
  */
 import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { findPackageJSON } from 'node:module'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
-import { gzip } from 'node:zlib'
+import { gunzip, gzip } from 'node:zlib'
 import type { Context } from 'hono'
 import { html, raw } from 'hono/html'
 
@@ -46,7 +46,8 @@ const POLICY = [
   "frame-ancestors 'none'",
 ].join('; ')
 
-// The bundle is located relative to the package.json, because the package does not export the bundle.
+// The bundle is located relative to the package.json, because the package does not export the bundle. In the package that
+// `npm run pack` builds, only the compressed bundle exists.
 const PACKAGE = findPackageJSON('@scalar/api-reference', import.meta.url) ?? ''
 const BUNDLE = join(dirname(PACKAGE), 'dist/browser/standalone.js')
 
@@ -62,9 +63,10 @@ export function createReferencePage(info: {
   readonly description: string
 }): ReferencePage {
   const { version } = JSON.parse(readFileSync(PACKAGE, 'utf8')) as { readonly version: string }
-  // The script is compressed at the first request for it.
+  // The script is compressed, or read, at the first request for it.
   let compressed: Promise<Buffer<ArrayBuffer>> | null = null
-  const compress = async () => promisify(gzip)(await readFile(BUNDLE))
+  const compress = async () =>
+    existsSync(`${BUNDLE}.gz`) ? readFile(`${BUNDLE}.gz`) : promisify(gzip)(await readFile(BUNDLE))
   return {
     respond(c) {
       c.header('Content-Security-Policy', POLICY)
@@ -103,9 +105,9 @@ export function createReferencePage(info: {
       // The page requests the script under a URL that contains the version of the script, so browsers may cache it
       // forever.
       c.header('Cache-Control', 'public, max-age=31536000, immutable')
-      if (!/\bgzip\b/.test(c.req.header('Accept-Encoding') ?? ''))
-        return c.body(await readFile(BUNDLE))
       compressed ??= compress()
+      if (!/\bgzip\b/.test(c.req.header('Accept-Encoding') ?? ''))
+        return c.body(await promisify(gunzip)(await compressed))
       c.header('Content-Encoding', 'gzip')
       return c.body(await compressed)
     },

@@ -114,19 +114,22 @@ export function checkMigrations(
 export const halfMigrated = (how: string, appliedBy: string): CheckResult =>
   problem(check, `half-migrated: ${how}`, restore(appliedBy))
 
-/** Reads the shipped migrations in order, each with the columns that exist after it. */
-function readMigrations(folder: string) {
+/**
+ * Reads the shipped migrations in order, each with its statements and the columns that exist after it. `hash` is what
+ * drizzle's own migrator would record.
+ */
+export function readMigrations(folder: string) {
   const read = (name: string): string => readFileSync(join(folder, name), 'utf8')
   const { entries } = Journal.parse(JSON.parse(read('meta/_journal.json')))
   return entries.map(({ idx, when, tag }) => {
     const snapshot = `meta/${String(idx).padStart(4, '0')}_snapshot.json`
     const { tables } = Snapshot.parse(JSON.parse(read(snapshot)))
+    const sql = read(`${tag}.sql`)
     return {
       at: when,
       tag,
-      hash: createHash('sha256')
-        .update(read(`${tag}.sql`))
-        .digest('hex'),
+      hash: createHash('sha256').update(sql).digest('hex'),
+      statements: sql.split('--> statement-breakpoint'),
       columns: Object.values(tables).flatMap((table) =>
         Object.keys(table.columns).map((column) => `${table.name}.${column}`),
       ),

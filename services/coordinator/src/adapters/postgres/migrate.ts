@@ -6,9 +6,9 @@ import {
 import {
   halfMigrated,
   checkMigrations,
+  readMigrations,
   readMigrationState,
 } from '@integration-host/shared/observability/checks/migrations'
-import { readMigrationFiles } from 'drizzle-orm/migrator'
 import type postgres from 'postgres'
 
 const MIGRATIONS = {
@@ -27,13 +27,13 @@ export const MIGRATION_LOCK = 7_219_001
  *
  * An advisory lock, which is held until the transaction ends, serializes replicas that start together. Drizzle's own
  * migrator is not used, because it takes no lock: if three replicas started on an empty database, two of them would
- * fail. The migrator would also load drizzle's query builder, which takes 200 MB of resident memory.
+ * fail. Nothing of drizzle is loaded, so the image and the package do not contain it.
  *
  * @throws {UnsupportedBackend} if the database is partly migrated, or was migrated by a newer version. The database is
  *   then not changed.
  */
 export async function migrate(sql: postgres.Sql): Promise<void> {
-  const migrations = readMigrationFiles({ migrationsFolder: MIGRATIONS.folder })
+  const migrations = readMigrations(MIGRATIONS.folder)
   const hasApplied = await sql.begin(async (tx) => {
     // The migration has no time limit, because building an index, or waiting for another replica, may take long.
     await tx`set local statement_timeout = 0`
@@ -49,8 +49,8 @@ export async function migrate(sql: postgres.Sql): Promise<void> {
     const state = await readMigrationState(tx)
     throwOnProblem(checkMigrations(MIGRATIONS, state))
     const last = state.applied?.at(-1)?.at ?? -1
-    for (const [index, { folderMillis, hash, sql: statements }] of migrations.entries()) {
-      if (last >= folderMillis) continue
+    for (const [index, { at, hash, statements }] of migrations.entries()) {
+      if (last >= at) continue
       try {
         for (const statement of statements) await tx.unsafe(statement)
       } catch (error) {
@@ -63,9 +63,9 @@ export async function migrate(sql: postgres.Sql): Promise<void> {
           { cause: error },
         )
       }
-      await tx`insert into drizzle.__drizzle_migrations (hash, created_at) values (${hash}, ${folderMillis})`
+      await tx`insert into drizzle.__drizzle_migrations (hash, created_at) values (${hash}, ${at})`
     }
-    return last < (migrations.at(-1)?.folderMillis ?? -1)
+    return last < (migrations.at(-1)?.at ?? -1)
   })
   if (hasApplied) await validateConstraints(sql)
 }
