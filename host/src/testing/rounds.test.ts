@@ -148,13 +148,15 @@ describe('a step with a condition', () => {
     const run = await host.run(bills, 'b-1', { amount: 7 })
     run.toHaveStatus('Completed')
     expect(erp.calls).toHaveLength(0)
-    expect(run.view.Items.map(({ StepName, Status }) => [StepName, Status]).toSorted()).toEqual([
-      ['archive', 'Skipped'],
-      ['ask', 'Skipped'],
-      ['draft', 'Completed'],
-      ['notify', 'Skipped'],
-      ['pay', 'Completed'],
-    ])
+    expect(
+      Object.fromEntries(run.view.Items.map(({ StepName, Status }) => [StepName, Status])),
+    ).toEqual({
+      archive: 'Skipped',
+      ask: 'Skipped',
+      draft: 'Completed',
+      notify: 'Skipped',
+      pay: 'Completed',
+    })
     expect([run.data('ask'), run.data('pay')]).toEqual([null, 'paid skipped'])
     expect(run.view.Attempts.map(({ StepName }) => StepName)).toEqual(['draft', 'pay'])
 
@@ -176,7 +178,7 @@ describe('a step with a condition', () => {
     const small = await host.run(approvals, 'a-1', { amount: 7 })
     small.toHaveStatus('Completed')
     expect(small.data('pay')).toEqual(['skipped', null])
-    await expect(small.signal('approved', true)).rejects.toThrow()
+    await expect(small.signal('approved', true)).rejects.toThrow(/409|not active|ended|over/)
     const large = await host.run(approvals, 'a-2', { amount: 700 })
     large.toHaveStatus('Waiting')
     await large.signal('approved', true)

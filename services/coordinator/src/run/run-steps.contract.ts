@@ -336,10 +336,9 @@ export function runStepsContract(name: string, open: () => Promise<MovableSource
         )
         expect(next).toMatchObject({ StepName: 'csv', Attempt: 0 })
         const { items: finished } = await claim(next as Run)
-        expect(finished.map(({ StepName, Status }) => [StepName, Status]).toSorted()).toEqual([
-          ['order', 'Skipped'],
-          ['report', 'Completed'],
-        ])
+        expect(
+          Object.fromEntries(finished.map(({ StepName, Status }) => [StepName, Status])),
+        ).toEqual({ order: 'Skipped', report: 'Completed' })
       })
 
       it('a run whose last step is skipped is completed, consistent, and can be replayed from every step', async () => {
@@ -354,10 +353,12 @@ export function runStepsContract(name: string, open: () => Promise<MovableSource
         expect(new Set(Object.values(violations))).toEqual(new Set([0]))
         await source.replay(process, '1', { fromStep: 'csv', latest: null }, anAct)
         const { items } = await get('1')
-        expect(items.map(({ StepName, Status }) => [StepName, Status]).toSorted()).toEqual([
-          ['order', 'Skipped'],
-          ['report', 'Skipped'],
-        ])
+        expect(Object.fromEntries(items.map(({ StepName, Status }) => [StepName, Status]))).toEqual(
+          {
+            order: 'Skipped',
+            report: 'Skipped',
+          },
+        )
       })
 
       it('each round of a repeated step has its own attempts and key, and the claim of a round returns its state', async () => {

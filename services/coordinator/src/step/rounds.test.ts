@@ -116,10 +116,10 @@ describe('a step that calls repeat', () => {
   it('confirm of a round in doubt gets its state and its key, and can begin the next round', async () => {
     const seen: unknown[] = []
     const handler = paged(() => expect.unreachable(), {
-      confirm: ((step: Paged) => {
+      confirm: (step: Paged) => {
         seen.push(step.state, step.idempotencyKey)
         return step.repeat({ page: 5 })
-      }) as AnyStep['confirm'] & {},
+      },
     })
     const { outcome } = await outcomeOf(handler, [], {
       ...inRound(1, { page: 4 }),

@@ -66,7 +66,6 @@ export function reportOf(
 ): Json {
   if (!Number.isFinite(done) || !Number.isFinite(of))
     throw new RangeError('report expects the numbers done and of')
-  const Note =
-    note === undefined ? null : normalizedText(redacted(String(note)).slice(0, MAX_NOTE_LENGTH))
+  const Note = note === undefined ? null : normalizedText(redacted(note).slice(0, MAX_NOTE_LENGTH))
   return { Done: done, Of: of, Note, At: new Date(now).toISOString() }
 }

@@ -47,6 +47,7 @@ export interface StepItem<Data = Json> {
   readonly outcome: ItemOutcome
 }
 
+/** How a finished step ended. `timed_out` is an event that did not arrive in time. */
 export type ItemOutcome = 'completed' | 'skipped' | 'timed_out'
 
 /** The options of every call. */

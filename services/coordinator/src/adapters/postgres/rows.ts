@@ -117,10 +117,10 @@ export function claimOf(
   }
 }
 
-const roundOf = (row: ClaimedItemRow | undefined): Round | null =>
-  row === undefined || row.Round === null
-    ? null
-    : { number: row.Round, state: row.State as Round['state'] }
+function roundOf(row: ClaimedItemRow | undefined): Round | null {
+  const number = row?.Round ?? null
+  return number === null ? null : { number, state: row?.State as Round['state'] }
+}
 
 /** What the database has set while it recorded a batch of outcomes. */
 export interface RecordedBatch {
