@@ -59,7 +59,8 @@ export function createSandbox(logger: Logger, now: () => number): Sandbox {
         body: JSON.stringify(body),
       })
       const text = response === 'dropped' ? 'no response' : await response.text()
-      if (response !== 'dropped' && response.ok) return text === '' ? null : JSON.parse(text)
+      if (response !== 'dropped' && response.ok)
+        return text === '' ? null : (JSON.parse(text) as unknown)
       throw new Error(`the sandbox provider rejected ${method} /sandbox/${path}: ${text}`)
     },
     requestTokens(form) {

@@ -50,9 +50,9 @@ export interface Context {
   /** The stored version of the object; empty for a new object. */
   readonly previous: Body
   /** Returns another object of the company. */
-  find(entity: Entity, id: unknown): Body | null
+  readonly find: (entity: Entity, id: unknown) => Body | null
   /** Returns the next number for a sale of the company. */
-  nextNumber(): string
+  readonly nextNumber: () => string
 }
 
 /** Returns an object with the members that the provider computes. A number and a date that it has assigned are kept. */

@@ -281,7 +281,7 @@ describe('sample objects in the books of a company', () => {
       400,
       { detail: expect.stringContaining('objects[0]: must have one member') },
     ])
-    expect((await create(Array(1_001).fill({ Bill: {} })))[0]).toBe(400)
+    expect((await create(Array.from({ length: 1_001 }, () => ({ Bill: {} }))))[0]).toBe(400)
     expect((await provider.sandbox('POST', 'companies/404/objects', { objects: [] })).status).toBe(
       404,
     )
