@@ -7,12 +7,11 @@ import {
 } from '@integration-host/shared/provider-profile/provider-fault'
 import { coolDownMs, type CoolDowns } from './cool-downs.ts'
 import { type CallOutcome, MAX_RESPONSE_BYTES } from './http-call.ts'
-import { z } from 'zod'
-import { problemsOf } from '../run/input-check.ts'
 import { normalizedText } from '../run/json-normalization.ts'
 import { NO_RESPONSE, type Response, type StepOutcome } from '../run/progress.ts'
 import { leavesDoubt, verdictOf } from '../run/retry-policy.ts'
 import type { Gateway } from './step-request.ts'
+import { thrownText } from './thrown-text.ts'
 
 /** An outcome that ends a step before its function returns. */
 export type EarlyOutcome = Exclude<
@@ -202,20 +201,5 @@ export function parseBody<Data>(
     return { data: parse(json) }
   } catch (error) {
     return { why: `not what the step expects: ${thrownText(error, 'body')}` }
-  }
-}
-
-/**
- * Returns the name and the message of a thrown value as text. A program can set both to values that are not strings.
- *
- * @param root the name of the checked value; with it, the error of a schema becomes the paths and messages of its issues
- */
-export function thrownText(error: unknown, root: string | null = null): string {
-  try {
-    if (root !== null && error instanceof z.core.$ZodError)
-      return problemsOf(root, error.issues).join('; ')
-    return error instanceof Error ? `${error.name}: ${error.message}` : 'not an error'
-  } catch {
-    return 'an error whose name or message is not a text'
   }
 }

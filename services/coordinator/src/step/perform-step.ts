@@ -19,7 +19,6 @@ import {
   judgeCall,
   mayHaveTakenEffect,
   parseBody,
-  thrownText,
 } from './judge-call.ts'
 import { type LazyMembers, withLazyMembers } from './lazy-members.ts'
 import type { Response, StepOutcome } from '../run/progress.ts'
