@@ -8,8 +8,13 @@ const CHANGELOG = '# Changelog\n\n## 1.3.0 (unreleased)\n\nNew.\n\n## 1.2.0 (202
 const manifest = packageManifest(
   [
     {
-      ...{ folder: '.', name: 'integration-host', version: '1.3.0', license: 'Apache-2.0' },
-      ...{ description: '', engines: {}, devDependencies: {} },
+      folder: '.',
+      name: 'integration-host',
+      version: '1.3.0',
+      license: 'Apache-2.0',
+      description: '',
+      engines: {},
+      devDependencies: {},
       bin: { 'integration-host': 'scripts/integration-host.mjs' },
       exports: { './client': './client.ts' },
       dependencies: { postgres: '3.4.9' },
@@ -18,11 +23,19 @@ const manifest = packageManifest(
   'patchedDependencies:\n  postgres@3.4.9: patches/p.patch\n',
 )
 const FILES = [
-  ...['LICENSE', 'README.md', 'CHANGELOG.md', 'package.json', 'client.js', 'client.d.ts'],
-  ...['scripts/integration-host.mjs', 'node_modules/postgres/package.json'],
+  'LICENSE',
+  'README.md',
+  'CHANGELOG.md',
+  'package.json',
+  'client.js',
+  'client.d.ts',
+  'scripts/integration-host.mjs',
+  'node_modules/postgres/package.json',
 ]
 const packed = (paths: readonly string[], size = 1_000, unpackedSize = 1_000) => ({
-  ...{ files: paths.map((path) => ({ path })), size, unpackedSize },
+  files: paths.map((path) => ({ path })),
+  size,
+  unpackedSize,
 })
 
 describe('a release', () => {

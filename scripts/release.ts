@@ -87,8 +87,16 @@ function checkImage(): void {
   const archive = `type=oci,dest=dist/integration-host-${version}.oci.tar`
   const platforms = 'linux/amd64,linux/arm64'
   run('docker', [
-    ...['buildx', 'build', '--platform', platforms, '--sbom=true', '--provenance=mode=max'],
-    ...['--output', archive, ...labels, '.'],
+    'buildx',
+    'build',
+    '--platform',
+    platforms,
+    '--sbom=true',
+    '--provenance=mode=max',
+    '--output',
+    archive,
+    ...labels,
+    '.',
   ])
   console.log(`Image: ${archive} for ${platforms}, with SBOM and provenance`)
 }

@@ -14,11 +14,7 @@ export type FinishedItem = Pick<
   'StepName' | 'Status' | 'ResponseStatus' | 'ResponseBody' | 'Data' | 'Error'
 >
 /** The statuses of the items of finished steps. */
-export const finishedStatuses = [
-  'Completed',
-  'Copied',
-  'Skipped',
-] as const satisfies readonly ItemStatus[]
+const finishedStatuses = ['Completed', 'Copied', 'Skipped'] as const satisfies readonly ItemStatus[]
 export const isFinished = ({ Status }: Pick<Item, 'Status'>): boolean =>
   (finishedStatuses as readonly ItemStatus[]).includes(Status)
 

@@ -73,7 +73,7 @@ export async function runStep(
 }
 
 /** Returns what is known of the run when it enters its step. If the step cannot start, returns the outcome of the step. */
-export function enter(claim: Claim, process: StepProcess): EnteredStep | StepOutcome {
+function enter(claim: Claim, process: StepProcess): EnteredStep | StepOutcome {
   const { stepNames } = process
   const { run } = claim
   const before = stepNames[stepNames.indexOf(run.StepName) - 1]
