@@ -47,14 +47,14 @@ const isDue = (company: CompanyName | null, now: number): boolean =>
 export function createCompanyNames({ store, read, now, onError }: CompanyNamesDeps): CompanyNames {
   const pending = createPendingWork()
   const reads = new Map<string, Promise<void>>()
+  /** The names that are due to be read, by leased credential, so that a refresh needs no further read of the record. */
+  const due = new Map<string, CompanyName | null>()
 
   async function readAndStore(
     name: string,
     accessToken: Secret,
-    knownOf: () => Promise<CompanyName | null | 'current'>,
+    known: CompanyName | null,
   ): Promise<void> {
-    const known = await knownOf()
-    if (known === 'current') return
     const received = await read(realmOf(name), accessToken)
     if (received === undefined) return
     const text = visibleText(received ?? '', MAX_NAME_LENGTH)
@@ -81,20 +81,27 @@ export function createCompanyNames({ store, read, now, onError }: CompanyNamesDe
 
       async put(grant, ...rest) {
         const credential = await store.put(grant, ...rest)
-        if (grant.accessToken !== null)
-          start(grant.name, grant.accessToken, async () => credential.company)
+        if (grant.accessToken !== null) start(grant.name, grant.accessToken, credential.company)
         return credential
+      },
+
+      async acquire(name, ...rest) {
+        const acquired = await store.acquire(name, ...rest)
+        due.delete(name)
+        if (acquired.kind === 'acquired') {
+          const { company } = acquired.leased.credential
+          if (isDue(company, now())) due.set(name, company)
+        }
+        return acquired
       },
 
       async commit(lease, grant, ...rest) {
         const outcome = await store.commit(lease, grant, ...rest)
-        if (outcome === 'committed' && grant.accessToken !== null)
-          start(lease.name, grant.accessToken, async () => {
-            const credential = await store.get(lease.name)
-            return credential !== null && isDue(credential.company, now())
-              ? credential.company
-              : 'current'
-          })
+        const known = due.get(lease.name)
+        if (outcome === 'committed' && grant.accessToken !== null && known !== undefined) {
+          due.delete(lease.name)
+          start(lease.name, grant.accessToken, known)
+        }
         return outcome
       },
     },
