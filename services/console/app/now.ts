@@ -16,3 +16,7 @@ export function useRunCounts(process: string | null): RunCounts | undefined {
     ? (now?.Runs ?? undefined)
     : now?.RunsOf.find(({ Process }) => Process === process)
 }
+
+/** Returns how many conditions need a person soon. The others are only noted. */
+export const urgentCount = ({ Conditions }: NowView): number =>
+  Conditions.filter(({ Severity }) => Severity !== 'info').length

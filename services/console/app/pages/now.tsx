@@ -2,7 +2,8 @@ import type { ChangeView, NowView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { counted, numberText } from '../../src/isomorphic/count-text.ts'
 import { duration, full, timeOfDay } from '../clock.ts'
-import { useNow } from '../now.ts'
+import { useLostSince } from '../live.ts'
+import { urgentCount, useNow } from '../now.ts'
 import { ActivityText } from '../parts/activity-text.tsx'
 import { Ago, AsOf } from '../parts/ago.tsx'
 import { Conditions } from '../parts/conditions.tsx'
@@ -20,14 +21,17 @@ export function NowPage({ session }: { readonly session: SessionView }) {
   const now = useNow()
   if (now === undefined) return <h1 tabIndex={-1}>Now</h1>
   const count = now.Conditions.length
+  const urgent = urgentCount(now)
   return (
     <>
       <h1 tabIndex={-1}>
         {count === 0
           ? 'Nothing needs you'
-          : count === 1
-            ? 'One thing needs you'
-            : `${count} things need you`}
+          : urgent === 0
+            ? 'Nothing is urgent'
+            : urgent === 1
+              ? 'One thing needs you'
+              : `${urgent} things need you`}
       </h1>
       {count === 0 ? (
         <Calm now={now} />
@@ -77,8 +81,9 @@ const isNew = (now: NowView): boolean =>
 
 function Calm({ now }: { readonly now: NowView }) {
   const { LastEnded: last } = now
+  const isOutdated = useLostSince() !== null
   return (
-    <section className="panel calm" aria-label="State">
+    <section className={`panel calm ${isOutdated ? 'outdated' : ''}`} aria-label="State">
       <Glyph tone="good" />
       <div>
         <p>Every service responds, no company must be reconnected, and no run has failed.</p>

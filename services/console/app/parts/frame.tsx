@@ -2,7 +2,7 @@ import { useQueryClient } from '@tanstack/react-query'
 import { type ReactNode, useCallback, useState } from 'react'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
-import { useNow } from '../now.ts'
+import { urgentCount, useNow } from '../now.ts'
 import { useDesktopNotices, useTabIcon, useTabTitle } from '../attention.ts'
 import { runbookSection } from '../documents.ts'
 import { clockText, timeOfDay, useSeconds } from '../clock.ts'
@@ -52,7 +52,7 @@ export function Frame({ session, path, children }: FrameProps) {
   const now = useNow()
   const live = useLiveState()
   const notice = useNotice()
-  const urgent = now?.Conditions.filter(({ Severity }) => Severity !== 'info').length ?? 0
+  const urgent = now === undefined ? 0 : urgentCount(now)
   const shownPages = PAGES.filter(({ path: of }) => of !== '/sandbox' || session.Sandbox)
   const shown = isWithin('/dead-letters', path)
     ? '/processes'

@@ -25,8 +25,10 @@ export interface Condition {
   readonly asOf?: number | null
   /** How long the condition must last before it is shown, in milliseconds. Default: 0. */
   readonly forMs?: number
-  /** What the condition is about, under the names of the labels of Prometheus. */
-  readonly labels?: Readonly<Record<string, string>>
+  /** Whether another condition is the cause and says so. Such a condition is not shown, also if its alert fires. */
+  readonly isConsequence?: boolean
+  /** What the condition is about: the values that each label of an alert of Prometheus may have. */
+  readonly labels?: Readonly<Record<string, readonly string[]>>
   readonly page: string | null
   readonly action?: ConditionAction
 }
@@ -55,6 +57,9 @@ export const condition = (
   key: key === undefined ? name : `${name} ${key}`,
   name,
 })
+
+/** Joins the parts of a detail that are not empty. */
+export const joined = (...parts: readonly string[]): string => parts.filter(Boolean).join(' · ')
 
 const SHOWN_NAMES = 3
 const SEVERITIES = ['critical', 'warning', 'info'] as const

@@ -8,18 +8,10 @@ import {
   unknownInstallation as calm,
 } from '../../test-support/installation.ts'
 import { listed } from './condition.ts'
-import { conditionsOf, MISSES_UNTIL_DOWN } from './conditions.ts'
-import type { Installation, Replica, RunGroup } from './installation.ts'
+import { conditionsOf } from './conditions.ts'
+import { withFiringAlerts } from './firing-alerts.ts'
+import type { Installation, RunGroup } from './installation.ts'
 
-const up: Replica = {
-  address: '10.0.0.1:7219',
-  misses: 0,
-  since: 0,
-  reason: null,
-  report: { status: 'ready', dependencies: {} },
-  summary: null,
-  clockOffsetMs: 0,
-}
 const group = runGroup({ step: 'report', errorClass: 'http_503', endedAt: 1_000 })
 const withGroups = (...groups: readonly RunGroup[]): Installation => ({
   ...calm,
@@ -31,28 +23,6 @@ const names = (installation: Installation): string[] =>
 describe('the conditions of the page Now', () => {
   it('the console reports no condition before it knows the state of the installation', () => {
     expect(conditionsOf(calm)).toEqual([])
-  })
-
-  it('the condition for an unreachable replica needs three failed checks in a row', () => {
-    const missed = (misses: number): Installation => ({
-      ...calm,
-      services: [{ name: 'coordinator', replicas: [{ ...up, misses, reason: 'ECONNREFUSED' }] }],
-    })
-    expect(names(missed(MISSES_UNTIL_DOWN - 1))).toEqual([])
-    expect(conditionsOf(missed(MISSES_UNTIL_DOWN))).toMatchObject([
-      { name: 'ServiceDown', severity: 'critical', detail: '10.0.0.1:7219: ECONNREFUSED' },
-    ])
-  })
-
-  it('a dependency that is down causes a critical condition if it is required, and a warning if it is optional', () => {
-    const dependencies = { redis: { status: 'down', since: AT, reason: 'ECONNREFUSED' } } as const
-    const severities = (['ready', 'waiting'] as const).map((status) =>
-      conditionsOf({
-        ...calm,
-        services: [{ name: 'x', replicas: [{ ...up, report: { status, dependencies } }] }],
-      }).map(({ severity }) => severity),
-    )
-    expect(severities).toEqual([['warning'], ['critical']])
   })
 
   it('a run that has lost two workers in a row is named with its process and step', () => {
@@ -180,6 +150,38 @@ describe('the conditions of the page Now', () => {
     ).toMatchObject([{ name: 'RunsWaiting', title: '6 runs wait for 2 companies' }])
   })
 
+  it('the condition of a faulted company counts the runs that wait for it, and the runs cause no second card', () => {
+    const waiting = { ...group, status: 'Waiting', errorClass: null, waitingFor: 'ACC-1' }
+    const faulted = [company('ACC-1', 'must_reconnect', 'Rosewood')]
+    const both = conditionsOf({ ...withGroups(waiting), faulted })
+    expect(both).toMatchObject([
+      { name: 'CredentialsFaulted', detail: 'Rosewood · invalid_grant · 3 runs wait' },
+      { name: 'RunsWaiting', isConsequence: true },
+    ])
+    const alert = { labels: { alertname: 'RunsWaiting' }, summary: '', activeAt: 0 }
+    expect(withFiringAlerts(both, [alert]).map(({ name }) => name)).toEqual(['CredentialsFaulted'])
+  })
+
+  it('one failed run is a note, and several failed runs are a warning', () => {
+    const severity = (count: number) => conditionsOf(withGroups({ ...group, count }))[0]?.severity
+    expect([severity(1), severity(2)]).toEqual(['info', 'warning'])
+  })
+
+  it('a paused process is a note until runs of it wait', () => {
+    const paused = (...groups: readonly RunGroup[]) =>
+      conditionsOf({
+        ...calm,
+        processes: [
+          { ...processState('P', groups), isPaused: true, pausedBy: 'ada', reason: 'audit' },
+        ],
+      })
+    expect(paused()).toMatchObject([{ severity: 'info', detail: 'by ada: “audit”' }])
+    const queued = { ...group, process: 'P', status: 'Queued', errorClass: null, endedAt: null }
+    expect(paused(queued)).toMatchObject([
+      { severity: 'warning', detail: 'by ada: “audit” · 3 runs do not continue' },
+    ])
+  })
+
   it.each([
     [1, 'Its last call got no response'],
     [2, 'Their last calls got no response'],
@@ -213,7 +215,7 @@ describe('the conditions of the page Now', () => {
       ['critical', 1],
       ['warning', 9],
       ['warning', 1],
-      ['warning', 1],
+      ['info', 1],
     ])
   })
 

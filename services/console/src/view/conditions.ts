@@ -9,19 +9,25 @@ import { realmOf } from '@integration-host/shared/contracts/realm'
 import { companyStateTexts, faultText } from '../isomorphic/company-texts.ts'
 import { counted } from '../isomorphic/count-text.ts'
 import { companyPage, pages } from '../isomorphic/pages.ts'
-import { companyName, type Condition, condition, listed, mostUrgentFirst } from './condition.ts'
+import {
+  companyName,
+  type Condition,
+  condition,
+  joined,
+  listed,
+  mostUrgentFirst,
+} from './condition.ts'
 import { failureRemedy, isDataRejected } from './error-class.ts'
 import type { Installation, RunGroup } from './installation.ts'
 import { metricConditions } from './metric-conditions.ts'
-
-/** A replica counts as unreachable after this many failed checks in a row. */
-export const MISSES_UNTIL_DOWN = 3
+import { outages } from './outages.ts'
+import { runCounts } from './run-counts.ts'
 
 /** Returns the conditions, the most urgent first. */
 export function conditionsOf(installation: Installation): readonly Condition[] {
   const { asOf } = installation
   return mostUrgentFirst([
-    ...services(installation),
+    ...outages(installation),
     ...foundIn(asOf.companies, companies(installation)),
     ...foundIn(asOf.processes, runs(installation)),
     ...foundIn(asOf.processes, processes(installation)),
@@ -31,35 +37,6 @@ export function conditionsOf(installation: Installation): readonly Condition[] {
 
 const foundIn = (asOf: number | null, conditions: Iterable<Condition>): readonly Condition[] =>
   [...conditions].map((one) => ({ ...one, asOf }))
-
-function* services({ services: all }: Installation): Generator<Condition> {
-  for (const { name, replicas } of all) {
-    for (const { address, misses, since, reason, report } of replicas) {
-      if (misses >= MISSES_UNTIL_DOWN)
-        yield condition('ServiceDown', {
-          key: `${name} ${address}`,
-          title: `${name} does not respond`,
-          detail: `${address}: ${reason ?? 'no response'}`,
-          knownSince: since,
-          labels: { job: name },
-          page: pages.health,
-        })
-      if (misses > 0 || report === null) continue
-      for (const [dependency, state] of Object.entries(report.dependencies)) {
-        if (state.status === 'up') continue
-        yield condition('DependencyDown', {
-          key: `${name} ${address} ${dependency}`,
-          ...(report.status !== 'waiting' && { severity: 'warning' }),
-          title: `${name} waits for ${dependency}`,
-          detail: state.reason,
-          knownSince: Date.parse(state.since),
-          labels: { service: name, dependency },
-          page: pages.health,
-        })
-      }
-    }
-  }
-}
 
 /** Returns the page and the action for a company that must be reconnected. */
 function reconnecting({
@@ -82,14 +59,16 @@ function reconnecting({
 const earliest = (times: readonly number[]): number | null =>
   times.length === 0 ? null : Math.min(...times)
 
-function* companies({ companies: counts, faulted }: Installation): Generator<Condition> {
+function* companies(installation: Installation): Generator<Condition> {
+  const { companies: counts, faulted } = installation
+  const waiting = runsWaitingForCompanies(installation)
   const mustReconnect = faulted.filter(({ State }) => State === 'must_reconnect')
   const lost = Math.max(counts?.States.must_reconnect ?? 0, mustReconnect.length)
   if (lost > 0) {
     yield condition('CredentialsFaulted', {
       key: 'final',
       title: `${counted(lost, 'company', 'companies')} ${companyStateTexts.must_reconnect}`,
-      detail: namesAndClasses(mustReconnect, lost),
+      detail: companiesText(mustReconnect, lost, waiting),
       remedy:
         lost === 1
           ? 'Only a new authorization by the owner of the company helps.'
@@ -115,7 +94,7 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
       key: 'retried',
       severity: 'warning',
       title: `${counted(count, 'company', 'companies')} ${companyStateTexts.failing}`,
-      detail: namesAndClasses(failing, count),
+      detail: companiesText(failing, count, waiting),
       remedy:
         count === 1 && isRejected
           ? (first.Fault?.Remedy ?? '')
@@ -136,14 +115,27 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
     })
 }
 
-/** Returns the names of `count` companies and the classes of their faults. */
-function namesAndClasses(credentials: readonly CredentialView[], count: number): string {
+/** Returns the names of `count` companies, the classes of their faults, and how many runs wait for them. */
+function companiesText(
+  credentials: readonly CredentialView[],
+  count: number,
+  waiting: readonly RunGroup[],
+): string {
   const classes = Map.groupBy(credentials, ({ Fault }) => faultText(Fault?.Code ?? 'ended'))
   const byClass = [...classes]
     .map(([name, items]) => (classes.size === 1 ? name : `${name} ${items.length}`))
     .join(' · ')
-  return [listed(credentials.map(companyName), count), byClass].filter(Boolean).join(' · ')
+  const names = new Set(credentials.map(({ Name }) => Name))
+  const held = total(waiting.filter(({ waitingFor }) => names.has(waitingFor ?? '')))
+  const waits = held === 0 ? '' : counted(held, 'run waits', 'runs wait')
+  return joined(listed(credentials.map(companyName), count), byClass, waits)
 }
+
+/** Returns the groups of runs that wait for a company. */
+const runsWaitingForCompanies = ({ processes: all }: Installation): readonly RunGroup[] =>
+  (all ?? [])
+    .flatMap(({ groups }) => groups ?? [])
+    .filter(({ waitingFor }) => waitingFor !== null && waitingFor !== 'concurrency')
 
 const faultTime = (fault: CredentialView['Fault']): readonly number[] =>
   fault === undefined ? [] : [Date.parse(fault.Since ?? fault.At)]
@@ -161,7 +153,8 @@ function failureTexts(errorClass: string | null, groups: readonly RunGroup[]) {
   return { title: '', detail: listed(texts), remedy }
 }
 
-function* runs({ processes: all, faulted }: Installation): Generator<Condition> {
+function* runs(installation: Installation): Generator<Condition> {
+  const { processes: all, faulted } = installation
   const groups = (all ?? []).flatMap((process) => process.groups ?? [])
   const failed = Map.groupBy(
     groups.filter(({ status, count }) => status === 'Failed' && count > 0),
@@ -175,6 +168,8 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
     const { title, detail, remedy } = failureTexts(first.errorClass, same)
     yield condition('RunsFailed', {
       key,
+      // A single failed run needs a person some time. Several show that something is broken.
+      ...(count === 1 && { severity: 'info' }),
       title: `${counted(count, 'run')} failed at ${place}${title}`,
       detail,
       remedy,
@@ -217,18 +212,20 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
       page: runsPage({ status, process, step, class: errorClass }),
     })
   }
-  const waiting = groups.filter(
-    ({ waitingFor }) => waitingFor !== null && waitingFor !== 'concurrency',
-  )
-  const count = total(waiting)
+  // The condition of a faulted company has the number of the runs that wait for it.
+  const waiting = runsWaitingForCompanies(installation)
+  const known = new Set(faulted.map(({ Name }) => Name))
+  const others = waiting.filter(({ waitingFor }) => !known.has(waitingFor ?? ''))
+  const shown = others.length > 0 ? others : waiting
+  const count = total(shown)
   if (count > 0) {
-    const names = new Map(faulted.map((credential) => [credential.Name, companyName(credential)]))
-    const credentials = [...new Set(waiting.map(({ waitingFor }) => waitingFor ?? ''))]
+    const credentials = [...new Set(shown.map(({ waitingFor }) => waitingFor ?? ''))]
     yield condition('RunsWaiting', {
       title: `${counted(count, 'run waits', 'runs wait')} for ${counted(credentials.length, 'company', 'companies')}`,
-      detail: listed(credentials.map((name) => names.get(name) ?? name)),
+      detail: listed(credentials),
       affected: count,
       page: runsPage({ status: 'Waiting' }),
+      isConsequence: others.length === 0,
     })
   }
 }
@@ -247,12 +244,17 @@ const total = (groups: readonly RunGroup[]): number =>
 function* processes({ processes: all }: Installation): Generator<Condition> {
   for (const { name, isPaused, pausedAt, pausedBy, reason } of all ?? []) {
     if (!isPaused) continue
+    const held = runCounts(all, name)?.InFlight ?? 0
     yield condition('ProcessPaused', {
       key: name,
+      ...(held === 0 && { severity: 'info' }),
       values: { process: name },
-      detail: [pausedBy === null ? '' : `by ${pausedBy}`, reason === null ? '' : `“${reason}”`]
-        .filter(Boolean)
-        .join(': '),
+      detail: joined(
+        [pausedBy === null ? '' : `by ${pausedBy}`, reason === null ? '' : `“${reason}”`]
+          .filter(Boolean)
+          .join(': '),
+        held === 0 ? '' : `${counted(held, 'run does', 'runs do')} not continue`,
+      ),
       knownSince: pausedAt,
       page: pages.processes,
       action: { Kind: 'resume_process', Process: name },

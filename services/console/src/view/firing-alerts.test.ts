@@ -13,7 +13,7 @@ const late: Condition = {
   affected: 1,
   knownSince: null,
   forMs: 300_000,
-  labels: { process: 'P', step: 's' },
+  labels: { process: ['P'], step: ['s'] },
   page: '/processes',
 }
 const alert = (labels: Readonly<Record<string, string>>, activeAt = 1_000, summary = '') => ({

@@ -33,13 +33,29 @@ export function withFiringAlerts(
       : { ...condition, forMs: 0, noLaterThan: Math.min(...times) }
   })
   const others = alerts.filter((alert) => !conditions.some((one) => isAbout(alert, one)))
-  return mostUrgentFirst([...merged, ...others.map(conditionOf)])
+  return mostUrgentFirst([
+    ...merged.filter(({ isConsequence = false }) => !isConsequence),
+    ...others.map(conditionOf),
+  ])
 }
 
-/** Returns whether an alert has the name of a condition, and no label that contradicts the condition. */
-const isAbout = (alert: FiringAlert, { name, labels = {} }: Condition): boolean =>
-  alert.labels['alertname'] === name &&
-  Object.entries(labels).every(([label, value]) => (alert.labels[label] ?? value) === value)
+/**
+ * Returns whether an alert has the name of a condition, and no label that contradicts the condition. An alert about a
+ * dependency belongs to the condition of what is down, whatever that condition's name is.
+ */
+function isAbout(alert: FiringAlert, { name, labels = {} }: Condition): boolean {
+  const { alertname } = alert.labels
+  const dependency =
+    alertname === 'RedisRejectsWrites' ? 'redis-writes' : alert.labels['dependency']
+  if (dependency !== undefined && labels['dependency'] !== undefined)
+    return labels['dependency'].includes(dependency)
+  return (
+    alertname === name &&
+    Object.entries(labels).every(([label, values]) =>
+      values.includes(alert.labels[label] ?? values[0] ?? ''),
+    )
+  )
+}
 
 function conditionOf({ labels, summary, activeAt }: FiringAlert): Condition {
   const { alertname: name = 'Alert', severity = '', ...others } = labels

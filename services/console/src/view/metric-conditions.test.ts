@@ -136,11 +136,19 @@ describe('the conditions that the metrics show', () => {
       'No coordinator responds.',
       'No worker has finished this step for 10 minutes.',
     ])
+    expect(reasons.map((condition) => condition?.isConsequence)).toEqual([
+      true,
+      false,
+      true,
+      true,
+      true,
+      false,
+    ])
     expect(reasons[0]).toMatchObject({
       title: '3 runs are due at P.s, and no worker claims them',
       severity: 'critical',
       affected: 3,
-      labels: { process: 'P', step: 's' },
+      labels: { process: ['P'], step: ['s'] },
     })
   })
 

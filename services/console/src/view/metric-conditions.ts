@@ -30,7 +30,7 @@ export function* metricConditions(installation: Installation): Generator<Conditi
         yield lasting('EventLoopLag', {
           key: `${service} ${address}`,
           values: { service, instance: address },
-          labels: { service },
+          labels: { service: [service] },
           detail: `The delay of its event loop is ${summary.LagMs} ms (99th percentile).`,
           page: pages.health,
         })
@@ -90,14 +90,14 @@ function* ofCoordinator(installation: Installation): Generator<Condition> {
     yield lasting('BooksOutOfBalance', {
       key: kind,
       values: { value: count, kind },
-      labels: { kind },
+      labels: { kind: [kind] },
       affected: count,
       page: pages.health,
     })
   for (const [process, count] of highest(replicas.map(({ DeadLetters }) => DeadLetters)))
     yield condition('DeadMessages', {
       key: process,
-      labels: { process },
+      labels: { process: [process] },
       title: `${counted(count, 'dead letter')} of ${process}`,
       detail: 'Messages that no coordinator could read or assign to a run.',
       affected: count,
@@ -128,9 +128,15 @@ function* ofDueRuns(
   { process, step }: { readonly process: string; readonly step: string },
   replicas: Counts['Due'],
 ): Generator<Condition> {
-  const labels = { process, step }
-  const about = { key: JSON.stringify([process, step]), labels, page: pages.processes } as const
+  const labels = { process: [process], step: [step] }
   const known = lateReason(installation, process)
+  const about = {
+    key: JSON.stringify([process, step]),
+    labels,
+    page: pages.processes,
+    isConsequence: known?.isShown ?? false,
+    ...(known !== null && { remedy: known.remedy }),
+  } as const
   const count = Math.max(...replicas.map(({ Count }) => Count))
   const idle = Math.min(...replicas.map(({ IdleSeconds }) => IdleSeconds))
   if (count > 0 && idle > IDLE_SECONDS)
@@ -138,7 +144,6 @@ function* ofDueRuns(
       ...about,
       title: `${counted(count, 'run is', 'runs are')} due at ${process}.${step}, and no worker claims ${count === 1 ? 'it' : 'them'}`,
       detail: known?.reason ?? 'No worker has finished this step for 10 minutes.',
-      ...(known !== null && { remedy: known.remedy }),
       affected: count,
     })
   const oldest = Math.max(...replicas.map(({ OldestSeconds }) => OldestSeconds))
@@ -148,6 +153,5 @@ function* ofDueRuns(
       title: `Runs at ${process}.${step} are late`,
       detail:
         `The oldest has been due for ${Math.round(oldest / 60)} minutes. ${known?.reason ?? ''}`.trim(),
-      ...(known !== null && { remedy: known.remedy }),
     })
 }
