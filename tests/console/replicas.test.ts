@@ -5,8 +5,10 @@
  */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import type { Browser, Page } from 'playwright-core'
+import { type Relay, startRelay } from '@integration-host/shared/test-support/relay'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createRedisServers } from '../support/backends/redis-servers.ts'
+import { expectAccessible } from './accessibility.ts'
 import { type AlternatingProxy, startAlternatingProxy } from './alternating-proxy.ts'
 import { launchChromium, soon, type WatchedContext, watchedContext } from './browser.ts'
 import {
@@ -30,6 +32,8 @@ describe('two replicas of the console behind one address', () => {
   const opened = new AsyncDisposableStack()
   let fake: FakeInstallation
   let proxy: AlternatingProxy
+  /** The connections of the replicas to Redis. */
+  let store: Relay
   let browser: Browser
   let replicas: ConsoleProcess[]
   let watched: WatchedContext[]
@@ -39,11 +43,12 @@ describe('two replicas of the console behind one address', () => {
     const users = opened.use(await createUsersFile(['ada', 'ben']))
     const servers = opened.use(await createRedisServers())
     const redis = await servers.start()
+    store = opened.use(await startRelay(`redis://:${servers.password}@${redis.address}`, 6379))
     proxy = opened.use(await startAlternatingProxy(() => replicas.map(({ url }) => url)))
     const env = {
       USERS_FILE: users.path,
       CONSOLE_URL: proxy.url,
-      REDIS_URL: `redis://:${servers.password}@${redis.address}`,
+      REDIS_URL: store.url,
     }
     replicas = await Promise.all([0, 1].map(() => startConsoleProcess(fake.url, env)))
     for (const replica of replicas) opened.use(replica)
@@ -181,6 +186,20 @@ describe('two replicas of the console behind one address', () => {
         expect(await row.textContent()).toContain(status)
       })
     }
+  })
+
+  it('while the store of the sessions does not respond, the pages name it, and continue by themselves when it responds', async () => {
+    const at = await openBrowser()
+    const page = await openAs(at, 'ada', '/')
+    store.away()
+    await page.reload()
+    await page.getByRole('heading', { name: 'The console cannot read your session' }).waitFor()
+    expect(await page.getByRole('alert').textContent()).toContain(
+      'The store of the sessions (Redis) does not respond.',
+    )
+    await expectAccessible(page, 'no-session-store')
+    store.restore()
+    await page.getByRole('navigation', { name: 'Pages' }).waitFor()
   })
 
   it('if a replica is killed, the pages continue at the other replica without a new sign-in, and actions still work', async () => {

@@ -16,6 +16,8 @@ import { SettingsPage } from './pages/settings.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
 import { Frame } from './parts/frame.tsx'
 import { Later } from './parts/later.tsx'
+import { ProblemHelp } from './parts/problem.tsx'
+import { Outside } from './parts/text.tsx'
 import { match, usePath } from './router.ts'
 import { setServerTime } from './server-clock.ts'
 import { useSettings } from './settings.ts'
@@ -30,6 +32,9 @@ const CompanyLimitsPage = lazy(async () => ({
 }))
 const ChartsPage = lazy(async () => ({ default: (await import('./later.ts')).ChartsPage }))
 const SandboxPage = lazy(async () => ({ default: (await import('./later.ts')).SandboxPage }))
+/** How often a page without a session tries to read it again. */
+const SESSION_RETRY_MS = 3_000
+
 async function readSession(): Promise<SessionView | null> {
   const sentAt = Date.now()
   try {
@@ -49,7 +54,12 @@ export function App() {
   // All shown times depend on the settings, so this hook renders the page again when a setting changes.
   useSettings()
   const queries = useQueryClient()
-  const session = useQuery({ queryKey: ['session'], queryFn: readSession })
+  const session = useQuery({
+    queryKey: ['session'],
+    queryFn: readSession,
+    retry: false,
+    refetchInterval: ({ state }) => (state.status === 'error' ? SESSION_RETRY_MS : false),
+  })
   const isSignedIn = session.data !== undefined && session.data !== null
   useEffect(() => (isSignedIn ? followStream(queries) : undefined), [isSignedIn, queries])
 
@@ -69,12 +79,7 @@ export function App() {
 
   // While the console cannot be reached, the page keeps its content.
   if (session.data === undefined)
-    return session.isError ? (
-      <main className="alone">
-        <h1>The console does not respond</h1>
-        <p>Start it, and load this page again.</p>
-      </main>
-    ) : null
+    return session.isError ? <NoSession error={session.error} /> : null
   if (session.data === null || path === '/sign-in') return <SignInPage session={session.data} />
   return (
     <Frame session={session.data} path={path}>
@@ -82,6 +87,27 @@ export function App() {
         <Page session={session.data} path={path} />
       </Later>
     </Frame>
+  )
+}
+
+/** Says why a page has no session yet. The session is read until it arrives, and then the page is shown. */
+function NoSession({ error }: { readonly error: Error }) {
+  const isRunning = error instanceof Problem && error.status !== 0
+  return (
+    <main className="alone">
+      <h1>{isRunning ? 'The console cannot read your session' : 'The console does not respond'}</h1>
+      <p role="alert">
+        {isRunning ? (
+          <>
+            <Outside text={error.message} />.
+            <ProblemHelp error={error} />
+          </>
+        ) : (
+          'Start it.'
+        )}
+      </p>
+      <p className="muted">This page tries again by itself every few seconds.</p>
+    </main>
   )
 }
 

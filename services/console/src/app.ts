@@ -104,7 +104,7 @@ export function createApp(deps: AppDeps): Hono {
         '/api/*',
         describeRoute({
           responses: problemResponses({
-            503: 'the sessions cannot be read now',
+            503: 'the store of the sessions does not respond',
             504: 'the action may have been executed',
           }),
         }),

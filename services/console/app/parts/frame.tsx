@@ -1,7 +1,7 @@
-import { useQueryClient } from '@tanstack/react-query'
+import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { type ReactNode, useCallback, useState } from 'react'
 import type { SessionView } from '../../src/contracts/session.ts'
-import { call } from '../api.ts'
+import { call, Problem } from '../api.ts'
 import { urgentCount, useNow } from '../now.ts'
 import { useDesktopNotices, useTabIcon, useTabTitle } from '../attention.ts'
 import { runbookSection } from '../documents.ts'
@@ -15,6 +15,7 @@ import { KeysDialog } from './keys-dialog.tsx'
 import { DocumentLink, Link } from './link.tsx'
 import { SearchDialog } from './search-dialog.tsx'
 import { State, type Tone } from './glyph.tsx'
+import { Outside } from './text.tsx'
 
 const PAGES = [
   { path: '/', name: 'Now' },
@@ -127,11 +128,16 @@ export function Frame({ session, path, children }: FrameProps) {
 function LostNotice() {
   const since = useLostSince()
   const isReachable = useReach()
+  const { error: problem } = useQuery({ queryKey: ['session'], enabled: false })
   if (since === null) return null
+  const text =
+    problem instanceof Problem && problem.code === 'store_unavailable'
+      ? `${problem.message}, so there is no connection to the console`
+      : 'No connection to the console'
   return (
     <p className="notice" role="alert">
-      No connection to the console since {timeOfDay(since)}. What you see is from then; it
-      reconnects by itself.{!isReachable && ' Until then, actions are not possible.'}
+      <Outside text={text} /> since {timeOfDay(since)}. What you see is from then; it reconnects by
+      itself.{!isReachable && ' Until then, actions are not possible.'}
     </p>
   )
 }

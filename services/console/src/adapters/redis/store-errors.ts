@@ -16,10 +16,14 @@ export const storeErrors = <Store extends { readonly [Name in keyof Store]: Func
         try {
           return await call(...parameters)
         } catch (cause) {
-          throw new IntegrationError('store_unavailable', 'The sessions cannot be read now', {
-            cause,
-            retryAfterSeconds: 2,
-          })
+          throw new IntegrationError(
+            'store_unavailable',
+            'The store of the sessions (Redis) does not respond',
+            {
+              cause,
+              retryAfterSeconds: 2,
+            },
+          )
         }
       },
     ]),
