@@ -222,6 +222,14 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
     Reason: null,
     Version: null,
     BuiltIn: false,
+    On: [],
+    Retry: { MaxAttempts: 10, BaseMs: 1_000, CapMs: 300_000 },
+    Concurrency: null,
+    ConcurrencyByKey: false,
+    StepTimeoutSeconds: 60,
+    DeadlineSeconds: null,
+    Input: null,
+    Versions: null,
     ...at.process,
   })
 

@@ -76,7 +76,8 @@ const PAGES: readonly {
   { path: '/companies', ready: 'Access token', hasAll: true },
   { path: '/companies/0', ready: 'History' },
   { path: '/activity', ready: 'Sign-ins are listed', hasAll: true },
-  { path: '/processes', ready: 'Schedules', hasAll: true },
+  { path: '/processes', ready: 'Started by' },
+  { path: `/processes/${PROCESS}`, ready: 'Schedules', hasAll: true },
   {
     path: `/dead-letters/${PROCESS}`,
     ready: 'Dead letters of',

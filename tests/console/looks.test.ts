@@ -46,6 +46,7 @@ const pages: Readonly<Record<string, string>> = {
   companies: '/companies',
   company: `/companies/${BROKEN_COMPANY.realm}`,
   processes: '/processes',
+  process: '/processes/InvoiceProcess',
   services: '/services',
   limits: '/limits',
   charts: '/charts',

@@ -27,14 +27,15 @@ const company: CredentialView = {
 const SHOWN: Readonly<Record<string, (page: Page) => ReturnType<Page['locator']>>> = {
   '/runs': (page) => page.getByRole('link', { name: 'kept', exact: true }),
   [`/runs/${PROCESS}/kept`]: (page) => page.getByRole('region', { name: 'State' }),
-  '/processes': (page) => page.getByRole('region', { name: PROCESS }),
+  '/processes': (page) => page.getByRole('row').filter({ hasText: PROCESS }),
+  [`/processes/${PROCESS}`]: (page) => page.getByRole('region', { name: 'State' }),
   '/companies': (page) => page.getByRole('link', { name: 'Rosewood', exact: true }),
   '/companies/1': (page) => page.getByRole('region', { name: 'State' }),
   '/limits': (page) => page.getByRole('region', { name: 'All companies' }),
   '/limits/1': (page) => page.getByRole('region', { name: 'Now' }),
   '/activity': (page) => page.getByText('connected Rosewood'),
 }
-const RUN_PAGES = ['/runs', `/runs/${PROCESS}/kept`, '/processes']
+const RUN_PAGES = ['/runs', `/runs/${PROCESS}/kept`, '/processes', `/processes/${PROCESS}`]
 const COMPANY_PAGES = ['/companies', '/companies/1']
 const LIMIT_PAGES = ['/limits', '/limits/1']
 

@@ -30,7 +30,7 @@ describe('the pages of the console without data and without services', () => {
 
   it.each([
     ['/sandbox', { Companies: [], Faults: [] }, 'No call is going to fail.'],
-    ['/processes', { Processes: [], NotLoaded: [], Schedules: [] }, 'No process has a schedule.'],
+    ['/processes', { Processes: [], NotLoaded: [], Schedules: [] }, 'Started by'],
   ])('the page at %s without entries is accessible', async (path, json, text) => {
     await page.route(`**/api${path}`, (route) => route.fulfill({ json }))
     await page.goto(at.url + path)
@@ -89,6 +89,7 @@ describe('the pages of the console without data and without services', () => {
       '/companies',
       '/companies/1',
       '/processes',
+      `/processes/${PROCESS}`,
       `/dead-letters/${PROCESS}`,
       '/limits',
       '/limits/1',

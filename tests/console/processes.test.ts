@@ -43,9 +43,11 @@ describe('the page Processes and the page of dead letters in the console', () =>
   it('a person can pause a process only with a reason, and the page Now links to the paused process', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Processes', exact: true }).click()
-    const order = page.getByRole('region', { name: 'OrderProcess', exact: true })
-    await order.getByText('Runs', { exact: true }).waitFor()
     await expectAccessible(page, 'processes')
+    await page.getByRole('link', { name: 'OrderProcess', exact: true }).click()
+    const order = page.getByRole('region', { name: 'State' })
+    await order.getByText('Active', { exact: true }).waitFor()
+    await expectAccessible(page, 'process')
     await order.getByRole('button', { name: 'Pause…' }).click()
     const dialog = page.getByRole('dialog', { name: 'Pause OrderProcess?' })
     expect(await dialog.textContent()).toContain('no step begins until it is resumed')
@@ -66,11 +68,28 @@ describe('the page Processes and the page of dead letters in the console', () =>
     await order.getByRole('button', { name: 'Resume…' }).click()
     await page.getByLabel('Reason').fill('the maintenance is over')
     await page.keyboard.press('Enter')
-    await order.getByText('Runs', { exact: true }).waitFor()
+    await order.getByText('Active', { exact: true }).waitFor()
     expect(await actionsOf('OrderProcess')).toEqual([
       ['resume', 'the maintenance is over'],
       ['pause', 'the target is maintained'],
     ])
+  })
+
+  it('the page of a process shows what starts it, its steps, limits and input, and its latest runs', async () => {
+    await at.signIn()
+    const page = await at.open('/processes/Nightly')
+    const state = page.getByRole('region', { name: 'State' })
+    await state.getByText('the schedule yearly, requests').waitFor()
+    await state.getByText('at most 10, with pauses of').waitFor()
+    await page.getByRole('region', { name: 'Steps' }).getByRole('row').nth(1).waitFor()
+    await page.getByText('The process accepts any data.').waitFor()
+    await page
+      .getByRole('region', { name: 'Latest runs' })
+      .getByText('There is none yet.')
+      .waitFor()
+    await page.getByRole('link', { name: 'All runs' }).click()
+    await page.waitForURL(/\/runs\?process=Nightly$/)
+    expect(await page.getByRole('heading', { level: 1 }).textContent()).toBe('Runs')
   })
 
   it('a failed run completes after a person has resumed it, and the target receives the same idempotency key again', async () => {
@@ -103,9 +122,10 @@ describe('the page Processes and the page of dead letters in the console', () =>
     expect(await actionsOf('ReportSale')).toEqual([['resume', 'the target is fixed']])
   })
 
-  it('a person can run, pause and resume a schedule on the page Processes', async () => {
+  it('a person can run, pause and resume a schedule on the page of its process', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Processes', exact: true }).click()
+    await page.getByRole('link', { name: 'Nightly', exact: true }).click()
     const schedule = page.getByRole('article', { name: 'Nightly yearly' })
     for (const [button, state] of [
       ['Pause', 'Paused'],
@@ -127,7 +147,7 @@ describe('the page Processes and the page of dead letters in the console', () =>
     ])
     await page.getByRole('link', { name: 'Activity', exact: true }).click()
     await page.getByRole('link', { name: 'Nightly/yearly', exact: true }).first().click()
-    await page.waitForURL(/\/processes#Nightly\/yearly$/)
+    await page.waitForURL(/\/processes\/Nightly#schedule-yearly$/)
     await schedule.waitFor()
     await expect
       .poll(() => page.evaluate('document.activeElement.ariaLabel'))

@@ -100,7 +100,7 @@ describe('two replicas of the console behind one address', () => {
     await state(colleague).getByText('Cancelled', { exact: true }).waitFor()
 
     const now = await other.open(proxy.url)
-    await page.goto(`${proxy.url}/processes`)
+    await page.goto(`${proxy.url}/processes/${PROCESS}`)
     await page.getByRole('button', { name: 'Pause…' }).click()
     await dialog(page).getByLabel('Reason').fill('maintenance of the target')
     await dialog(page).getByRole('button', { name: 'Pause', exact: true }).click()

@@ -271,8 +271,8 @@ describe('signing in, the page Now and the page Health of the console', () => {
 
   it('the focus moves to a control nearby when an action or another person removes the focused control', async () => {
     await at.signIn()
-    const page = await at.open('/processes')
-    const order = page.getByRole('region', { name: 'OrderProcess', exact: true })
+    const page = await at.open('/processes/OrderProcess')
+    const order = page.getByRole('region', { name: 'State' })
     await enter(page, order.getByRole('button', { name: 'Pause…' }))
     await page.keyboard.insertText('by keyboard')
     await page.keyboard.press('Enter')

@@ -17,12 +17,13 @@ const WITH_ACTIONS = [
   '/companies',
   '/companies/0',
   '/services',
-  '/processes',
+  `/processes/${PROCESS}`,
   `/runs/${PROCESS}/${LOADED}`,
   '/runs',
 ]
 const WITHOUT_ACTIONS = [
   '/',
+  '/processes',
   `/dead-letters/${PROCESS}`,
   '/settings',
   '/limits',

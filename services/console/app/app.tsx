@@ -25,6 +25,7 @@ import { useSettings } from './settings.ts'
 // The browser loads the code of the following pages only when a person opens one of them.
 const RunsPage = lazy(async () => ({ default: (await import('./runs.ts')).RunsPage }))
 const BulkPage = lazy(async () => ({ default: (await import('./later.ts')).BulkPage }))
+const ProcessPage = lazy(async () => ({ default: (await import('./later.ts')).ProcessPage }))
 const ActivityPage = lazy(async () => ({ default: (await import('./later.ts')).ActivityPage }))
 const LimitsPage = lazy(async () => ({ default: (await import('./later.ts')).LimitsPage }))
 const CompanyLimitsPage = lazy(async () => ({
@@ -123,7 +124,10 @@ function Page({ session, path }: { readonly session: SessionView; readonly path:
       <RunPage key={path} session={session} process={run['process'] ?? ''} id={run['id'] ?? ''} />
     )
   if (path === '/companies') return <CompaniesPage session={session} />
-  if (path === '/processes') return <ProcessesPage session={session} />
+  if (path === '/processes') return <ProcessesPage />
+  const process = match('/processes/:process', path)
+  if (process !== null)
+    return <ProcessPage key={path} session={session} process={process['process'] ?? ''} />
   const letters = match('/dead-letters/:process', path)
   if (letters !== null)
     return <DeadLettersPage key={path} session={session} process={letters['process'] ?? ''} />

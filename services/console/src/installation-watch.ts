@@ -20,7 +20,7 @@ import { type FiringAlert, withFiringAlerts } from './view/firing-alerts.ts'
 import type { Frames } from './view/frames.ts'
 import type { Installation, ProcessState, ServiceState } from './view/installation.ts'
 import { nowView, servicesView } from './view/pages.ts'
-import { createRunTracker } from './view/run-tracker.ts'
+import { createRunTracker, totalOf } from './view/run-tracker.ts'
 
 /** Values are outdated if the last successful read is longer ago than this. */
 const OUTDATED_MS = 12_000
@@ -122,6 +122,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
         prometheusFailedSince,
         lastEnded: times.lastEnded,
         minutes: tracker.minutes(at),
+        lastHour: (process) => totalOf(tracker.minutes(at, process)),
         changes,
         changesAsOf: [
           { service: 'coordinator', at: outdated(readAt.actions) },

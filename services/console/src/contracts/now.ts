@@ -84,7 +84,14 @@ export const NowView = z
     LastEnded: z.object({ Title: z.string(), At: z.iso.datetime() }).nullable(),
     Runs: RunCounts.nullable().meta({ description: 'null before the first count' }),
     RunsOf: z
-      .array(RunCounts.extend({ Process: z.string() }))
+      .array(
+        RunCounts.extend({
+          Process: z.string(),
+          LastHour: z
+            .object({ Done: z.int(), Failed: z.int() })
+            .meta({ description: 'runs that ended, since WatchedSince' }),
+        }),
+      )
       .meta({ description: 'the same by process' }),
     RunsAsOf: AsOf,
     HasRuns: z.boolean().meta({ description: 'whether there are or were any runs' }),

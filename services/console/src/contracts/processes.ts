@@ -15,26 +15,41 @@ export const ProcessView = z
     Reason: z.string().nullable(),
     Version: z.string().nullable(),
     BuiltIn: z.boolean(),
+    On: z.array(z.string()),
   })
   .meta({ ref: 'ConsoleProcess' })
 export type ProcessView = z.output<typeof ProcessView>
 
+/** A process as the coordinator describes it, with its limits. */
+export const ProcessDetail = ProcessView.extend({
+  Retry: z.object({ MaxAttempts: z.int(), BaseMs: z.number(), CapMs: z.number() }),
+  Concurrency: z.int().nullable(),
+  ConcurrencyByKey: z.boolean(),
+  StepTimeoutSeconds: z.number(),
+  DeadlineSeconds: z.number().nullable(),
+  Input: z.record(z.string(), z.unknown()).nullable().meta({ description: 'a JSON Schema' }),
+  Versions: z
+    .object({
+      Items: z.array(z.object({ Version: z.string().nullable(), Unfinished: z.int() })),
+    })
+    .nullable(),
+})
+
+export const ProcessPageView = z
+  .object({
+    Process: ProcessDetail,
+    Queues: z
+      .array(z.object({ Step: z.string(), Due: z.int(), OldestSeconds: z.number() }))
+      .meta({ description: 'the due runs of each step, counted once a minute' }),
+    DeadLetters: z.int(),
+    Schedules: z.array(ScheduleView),
+  })
+  .meta({ ref: 'ProcessPage' })
+export type ProcessPageView = z.output<typeof ProcessPageView>
+
 export const ProcessesView = z
   .object({
-    Processes: z.array(
-      ProcessView.extend({
-        Queues: z
-          .array(
-            z.object({
-              Step: z.string(),
-              Due: z.int(),
-              OldestSeconds: z.number(),
-            }),
-          )
-          .meta({ description: 'the due runs of each step, counted once a minute' }),
-        DeadLetters: z.int(),
-      }),
-    ),
+    Processes: z.array(ProcessView),
     NotLoaded: z.array(z.object({ Process: z.string(), Unfinished: z.int() })),
     Schedules: z.array(ScheduleView),
   })

@@ -7,6 +7,7 @@ export const pages = {
   companies: '/companies',
   company: '/companies/:realm',
   processes: '/processes',
+  process: '/processes/:process',
   deadLetters: '/dead-letters/:process',
   health: '/services',
   settings: '/settings',
@@ -34,13 +35,15 @@ export const bulkPage = (id: string): string => `/bulk/${encoded(id)}`
 /** Returns the address of the page of the dead letters of a process. */
 export const deadLettersPage = (process: string): string => `/dead-letters/${encoded(process)}`
 
-/** Returns the fragment of the part of the page Processes that shows a schedule. It is the id of that part, too. */
-export const scheduleFragment = (process: string, name: string): string =>
-  `${encoded(process)}/${encoded(name)}`
+/** Returns the address of the page of a process. The console's API has its data at the same path below `/api`. */
+export const processPage = (process: string): string => `${pages.processes}/${encoded(process)}`
 
-/** Returns the address of the part of the page Processes that shows a schedule. */
+/** Returns the fragment of the part of the page of a process that shows a schedule. It is the id of that part, too. */
+export const scheduleFragment = (name: string): string => `schedule-${encoded(name)}`
+
+/** Returns the address of the part of the page of a process that shows a schedule. */
 export const schedulePage = (process: string, name: string): string =>
-  `${pages.processes}#${scheduleFragment(process, name)}`
+  `${processPage(process)}#${scheduleFragment(name)}`
 
 /** Returns the address of the page of a company. */
 export const companyPage = (realm: string): string => `${pages.companies}/${encoded(realm)}`

@@ -14,6 +14,8 @@ import {
   deadLetterActions,
   DeadLettersView,
   processActions,
+  ProcessDetail,
+  ProcessPageView,
   ProcessesView,
   ProcessView,
   ReasonBody,
@@ -66,7 +68,7 @@ export function processRoutes(deps: ProcessRouteDeps) {
       describeRoute({
         operationId: 'listProcesses',
         tags,
-        summary: 'The processes with their queues, and the schedules',
+        summary: 'The processes and their schedules',
         responses: {
           200: jsonResponse('the processes', ProcessesView),
           ...problemResponses(PEER_PROBLEMS),
@@ -77,15 +79,37 @@ export function processRoutes(deps: ProcessRouteDeps) {
           coordinator.send('/processes', person(c), ProcessList),
           coordinator.send('/schedules', person(c), ScheduleList),
         ])
-        const state = installation()
         return c.json({
-          Processes: processes.items.map((process) => ({
-            ...process,
-            ...queuesOf(state, process),
-          })),
+          Processes: processes.items,
           NotLoaded: processes.not_loaded,
           Schedules: schedules.items,
         } satisfies ProcessesView)
+      },
+    )
+    .get(
+      '/processes/:process',
+      viewer,
+      describeRoute({
+        operationId: 'getProcess',
+        tags,
+        summary: 'A process with its limits, queues and schedules',
+        responses: {
+          200: jsonResponse('the process', ProcessPageView),
+          ...problemResponses(PEER_PROBLEMS),
+        },
+      }),
+      validate('param', ProcessParam),
+      async (c) => {
+        const { process: name } = c.req.valid('param')
+        const [process, schedules] = await Promise.all([
+          coordinator.send(`/processes/${encodeURIComponent(name)}`, person(c), ProcessDetail),
+          coordinator.send('/schedules', person(c), ScheduleList),
+        ])
+        return c.json({
+          Process: process,
+          ...queuesOf(installation(), process),
+          Schedules: schedules.items.filter(({ Process }) => Process === name),
+        } satisfies ProcessPageView)
       },
     )
     .post(

@@ -113,9 +113,9 @@ describe('the entries of the page Activity', () => {
     ['requeue_dead_letter', '66', '/runs/P/66?run=2'],
     ['delete_dead_letter', null, '/dead-letters/P'],
     ['start_operation', null, '/bulk/op-1'],
-    ['run_schedule', 'nightly@2026-11-26T02:00:00.123Z', '/processes#P/nightly'],
-    ['pause_schedule', 'nightly@', '/processes#P/nightly'],
-    ['pause', null, '/processes'],
+    ['run_schedule', 'nightly@2026-11-26T02:00:00.123Z', '/processes/P#schedule-nightly'],
+    ['pause_schedule', 'nightly@', '/processes/P#schedule-nightly'],
+    ['pause', null, '/processes/P'],
   ])('the entry of the action %s about %s leads to %s', (Action, TransactionID, Page) => {
     const ReplayID = TransactionID === '66' ? 2 : null
     const about = { Process: 'P', TransactionID, ReplayID, OperationID: 'op-1' }

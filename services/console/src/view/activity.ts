@@ -10,7 +10,7 @@ import {
   bulkPage,
   companyPage,
   deadLettersPage,
-  pages,
+  processPage,
   runPage,
   schedulePage,
 } from '../isomorphic/pages.ts'
@@ -107,7 +107,7 @@ export function activityOfAction(action: ActionView): ActivityEntry {
       ...(ReplayID === null ? [] : [`run ${ReplayID}`]),
     ].join(', '),
     Company: null,
-    Page: isOfProcess ? processPage(action) : runPage(Process, TransactionID, ReplayID),
+    Page: isOfProcess ? actionPage(action) : runPage(Process, TransactionID, ReplayID),
     Reason: action.Reason,
     Outcome: Outcome === 'done' ? null : Outcome,
     Rejected: !isDone,
@@ -117,11 +117,11 @@ export function activityOfAction(action: ActionView): ActivityEntry {
 }
 
 /** Returns the page about an action that is not about a run. */
-function processPage({ Action, Process, TransactionID, OperationID }: ActionView): string {
+function actionPage({ Action, Process, TransactionID, OperationID }: ActionView): string {
   if (OF_OPERATION.test(Action) && OperationID !== null) return bulkPage(OperationID)
   if (OF_DEAD_LETTERS.test(Action)) return deadLettersPage(Process)
   const schedule = scheduleOf({ Action, TransactionID })
-  return schedule === null ? pages.processes : schedulePage(Process, schedule)
+  return schedule === null ? processPage(Process) : schedulePage(Process, schedule)
 }
 
 /**

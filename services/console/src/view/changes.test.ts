@@ -35,7 +35,7 @@ const sentences = (...logs: Parameters<typeof changesOf>): readonly string[] =>
 describe('the list of changes on the page Now', () => {
   it('the list of changes merges the entries of both logs, newest first, and each entry has its page and its reason', () => {
     expect(changesOf([action], [entry], {})).toMatchObject([
-      { Who: 'ada@example.com', Page: '/processes', Reason: 'maintenance', Times: 1 },
+      { Who: 'ada@example.com', Page: '/processes/OrderProcess', Reason: 'maintenance', Times: 1 },
       { Who: 'routine', Page: '/companies/1', Reason: null, Times: 1 },
     ])
     expect(sentences([action], [entry], {})).toEqual([

@@ -8,7 +8,7 @@ import type { CredentialView } from '@integration-host/shared/contracts/credenti
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { companyStateTexts, faultText } from '../isomorphic/company-texts.ts'
 import { counted } from '../isomorphic/count-text.ts'
-import { companyPage, pages } from '../isomorphic/pages.ts'
+import { companyPage, pages, processPage } from '../isomorphic/pages.ts'
 import {
   companyName,
   type Condition,
@@ -256,7 +256,7 @@ function* processes({ processes: all }: Installation): Generator<Condition> {
         held === 0 ? '' : `${counted(held, 'run does', 'runs do')} not continue`,
       ),
       knownSince: pausedAt,
-      page: pages.processes,
+      page: processPage(name),
       action: { Kind: 'resume_process', Process: name },
     })
   }

@@ -5,7 +5,7 @@
 import { type ConditionName, durationMs } from '@integration-host/shared/conditions'
 import type { MetricsSummary } from '@integration-host/shared/contracts/metrics-summary'
 import { counted } from '../isomorphic/count-text.ts'
-import { pages } from '../isomorphic/pages.ts'
+import { pages, processPage } from '../isomorphic/pages.ts'
 import { type Condition, condition, type Found } from './condition.ts'
 import { type Installation, summariesOf } from './installation.ts'
 import { lateReason } from './late-runs.ts'
@@ -101,7 +101,7 @@ function* ofCoordinator(installation: Installation): Generator<Condition> {
       title: `${counted(count, 'dead letter')} of ${process}`,
       detail: 'Messages that no coordinator could read or assign to a run.',
       affected: count,
-      page: pages.processes,
+      page: processPage(process),
     })
   for (const { Process: process, Step: step } of replicas[0]?.Due ?? []) {
     const here = replicas.flatMap(({ Due }) =>
@@ -133,7 +133,7 @@ function* ofDueRuns(
   const about = {
     key: JSON.stringify([process, step]),
     labels,
-    page: pages.processes,
+    page: processPage(process),
     isConsequence: known?.isShown ?? false,
     ...(known !== null && { remedy: known.remedy }),
   } as const

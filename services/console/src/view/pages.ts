@@ -13,6 +13,8 @@ export interface NowInput {
   readonly prometheusFailedSince: number | null
   readonly lastEnded: { readonly title: string; readonly at: number } | null
   readonly minutes: readonly Minute[]
+  /** Returns the runs of a process that ended within the last hour. */
+  readonly lastHour: (process: string) => Minute
   readonly changes: readonly ChangeView[]
   /** The times of the last reads of the logs; `null` if they are current. */
   readonly changesAsOf: readonly { readonly service: string; readonly at: number | null }[]
@@ -33,7 +35,7 @@ export function nowView(input: NowInput): NowView {
     Runs: runCounts(installation.processes),
     RunsOf: (installation.processes ?? []).flatMap(({ name }) => {
       const counts = runCounts(installation.processes, name)
-      return counts === null ? [] : [{ Process: name, ...counts }]
+      return counts === null ? [] : [{ Process: name, ...counts, LastHour: input.lastHour(name) }]
     }),
     RunsAsOf: isoOrNull(installation.asOf.processes),
     HasRuns: hasRuns(input),

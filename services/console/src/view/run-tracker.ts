@@ -56,8 +56,8 @@ export interface RunTracker {
   follow(event: Transition): void
   /** Applies the transitions since `countedAt` (epoch ms) to the groups that the coordinator counted then. */
   corrected(process: string, groups: readonly RunGroup[], countedAt: number): readonly RunGroup[]
-  /** Returns the runs that ended in each of the last 60 minutes, the oldest minute first. */
-  minutes(now: number): readonly Minute[]
+  /** Returns the runs, of one process or of all, that ended in each of the last 60 minutes, the oldest minute first. */
+  minutes(now: number, process?: string): readonly Minute[]
 }
 
 type Grouped = Omit<RunGroup, 'count' | 'inDoubt' | 'endedAt'>
@@ -99,14 +99,16 @@ export function createRunTracker(): RunTracker {
   let older = new Map<string, Followed>()
   let newer = new Map<string, Followed>()
   const changes = new Map<string, Changes>()
-  const ended = new Map<number, { Done: number; Failed: number }>()
+  /** The runs that ended in each minute, by process. */
+  const ended = new Map<number, Map<string, { Done: number; Failed: number }>>()
 
-  function countEnd({ Status }: Transition, at: number): void {
+  function countEnd({ Process, Status }: Transition, at: number): void {
     if (Status !== 'Completed' && Status !== 'Failed') return
     const minute = Math.floor(at / MINUTE_MS)
-    const counts = ended.get(minute) ?? { Done: 0, Failed: 0 }
+    const byProcess = ended.get(minute) ?? new Map<string, { Done: number; Failed: number }>()
+    const counts = byProcess.get(Process) ?? { Done: 0, Failed: 0 }
     counts[Status === 'Completed' ? 'Done' : 'Failed'] += 1
-    ended.set(minute, counts)
+    ended.set(minute, byProcess.set(Process, counts))
     for (const old of ended.keys()) if (old <= minute - 2 * MINUTES) ended.delete(old)
   }
 
@@ -178,15 +180,23 @@ export function createRunTracker(): RunTracker {
       }
       return [...corrected.values()]
     },
-    minutes(now) {
+    minutes(now, process) {
       const last = Math.floor(now / MINUTE_MS)
-      return Array.from(
-        { length: MINUTES },
-        (_, index) => ended.get(last - MINUTES + 1 + index) ?? { Done: 0, Failed: 0 },
-      )
+      return Array.from({ length: MINUTES }, (_, index) => {
+        const byProcess = ended.get(last - MINUTES + 1 + index) ?? new Map<string, Minute>()
+        return process === undefined
+          ? totalOf([...byProcess.values()])
+          : (byProcess.get(process) ?? { Done: 0, Failed: 0 })
+      })
     },
   }
 }
+
+/** Adds up the runs that ended. */
+export const totalOf = (minutes: readonly Minute[]): Minute => ({
+  Done: minutes.reduce((sum, { Done }) => sum + Done, 0),
+  Failed: minutes.reduce((sum, { Failed }) => sum + Failed, 0),
+})
 
 /** Adds a run to the changes of its process, or removes it if `sign` is -1. */
 function count({ countedAt, groups }: Changes, { entered }: Followed, sign: 1 | -1): void {

@@ -1,0 +1,382 @@
+import { useQuery } from '@tanstack/react-query'
+import { type ReactNode, useEffect } from 'react'
+import type { ProcessPageView } from '../../src/contracts/processes.ts'
+import type { RunsView } from '../../src/contracts/runs.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { counted, numberText } from '../../src/isomorphic/count-text.ts'
+import {
+  deadLettersPage,
+  processPage,
+  runPage,
+  scheduleFragment,
+} from '../../src/isomorphic/pages.ts'
+import { call } from '../api.ts'
+import { duration, full } from '../clock.ts'
+import { useNow } from '../now.ts'
+import { ActionButton, reasonOf } from '../parts/action-button.tsx'
+import { Ago } from '../parts/ago.tsx'
+import { roleReason } from '../parts/blockable-button.tsx'
+import { Until } from '../parts/company.tsx'
+import { State } from '../parts/glyph.tsx'
+import { JsonView } from '../parts/json-view.tsx'
+import { Link } from '../parts/link.tsx'
+import { ReadProblem } from '../parts/problem.tsx'
+import { QueueButton } from '../parts/queue-button.tsx'
+import { ResumeProcessButton } from '../parts/resume-process-button.tsx'
+import { RunStatus } from '../parts/run-status.tsx'
+import { Outside } from '../parts/text.tsx'
+import { usePageTitle } from '../page-title.ts'
+import { failureRate, runsOf, startsText } from '../process-texts.ts'
+import { useFragment } from '../router.ts'
+import { IN_FLIGHT } from '../run-query.ts'
+import { visible } from '../visible.ts'
+
+type Schedule = ProcessPageView['Schedules'][number]
+
+export interface ProcessPageProps {
+  readonly session: SessionView
+  readonly process: string
+}
+
+/** Shows a process: what starts it, its steps, limits, schedules and input, and its latest runs. */
+export default function ProcessPage({ session, process: name }: ProcessPageProps) {
+  const { data, error } = useQuery({
+    queryKey: ['processes', name],
+    queryFn: () => call<ProcessPageView>('GET', processPage(name)),
+    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
+  })
+  usePageTitle(visible(name))
+  const fragment = useFragment()
+  const isRead = data !== undefined
+  useEffect(() => {
+    const part = document.getElementById(fragment)
+    if (!isRead || fragment === '' || part === null) return
+    part.scrollIntoView()
+    part.focus({ preventScroll: true })
+  }, [fragment, isRead])
+  return (
+    <>
+      <p className="crumbs">
+        <Link to="/processes">Processes</Link>
+      </p>
+      <h1 tabIndex={-1} className="outside">
+        <Outside text={name} />
+      </h1>
+      <ReadProblem error={error} hasData={isRead} />
+      {isRead && <Parts session={session} view={data} />}
+      <LatestRuns process={name} />
+    </>
+  )
+}
+
+function Parts({
+  session,
+  view,
+}: {
+  readonly session: SessionView
+  readonly view: ProcessPageView
+}) {
+  const { Process: process, Queues, Schedules } = view
+  const versions = process.Versions?.Items.filter(({ Unfinished }) => Unfinished > 0) ?? []
+  return (
+    <>
+      <ProcessState session={session} view={view} />
+      <section className="panel" aria-labelledby="steps">
+        <h2 id="steps">Steps</h2>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Step</th>
+              <th scope="col">Due now</th>
+              <th scope="col">Oldest</th>
+            </tr>
+          </thead>
+          <tbody>
+            {Queues.map(({ Step, Due, OldestSeconds }) => (
+              <tr key={Step}>
+                <td className="outside">
+                  <Outside text={Step} />
+                </td>
+                <td>{Due === 0 ? '—' : numberText(Due)}</td>
+                <td>{Due === 0 ? '—' : duration(OldestSeconds)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </section>
+      {Schedules.length > 0 && (
+        <section className="panel" aria-labelledby="schedules">
+          <h2 id="schedules">Schedules</h2>
+          <ul className="schedules">
+            {Schedules.map((schedule) => (
+              <li key={schedule.Name}>
+                <SchedulePart schedule={schedule} role={roleReason(session)} />
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+      <section className="panel" aria-labelledby="input">
+        <h2 id="input">Input</h2>
+        {process.Input === null ? (
+          <p className="muted">The process accepts any data.</p>
+        ) : (
+          <details>
+            <summary>JSON Schema of the initial data</summary>
+            <JsonView text={JSON.stringify(process.Input)} />
+          </details>
+        )}
+      </section>
+      {versions.length > 0 && (
+        <section className="panel" aria-labelledby="versions">
+          <h2 id="versions">Versions</h2>
+          <ul>
+            {versions.map(({ Version, Unfinished }) => (
+              <li key={Version} className="outside">
+                <Outside text={Version ?? 'without a version'} />:{' '}
+                {counted(Unfinished, 'unfinished run')}
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+    </>
+  )
+}
+
+function ProcessState({
+  session,
+  view,
+}: {
+  readonly session: SessionView
+  readonly view: ProcessPageView
+}) {
+  const { Process: process, Schedules: schedules, DeadLetters: letters } = view
+  const { Process: name, Retry: retry, Concurrency: concurrency } = process
+  const role = roleReason(session)
+  const counts = useNow()?.RunsOf.find(({ Process }) => Process === name)
+  return (
+    <section className="panel" aria-label="State">
+      <p className="headline">
+        {process.Paused ? <State tone="wait">Paused</State> : <State tone="good">Active</State>}
+        {process.BuiltIn && <span className="muted">part of the coordinator</span>}
+        {process.Version !== null && (
+          <span className="muted">
+            version <Outside text={process.Version} />
+          </span>
+        )}
+      </p>
+      <Pause of={process} />
+      <div className="buttons">
+        {process.Paused ? (
+          <ResumeProcessButton process={name} role={role} />
+        ) : (
+          <ActionButton
+            verb="Pause"
+            blocked={role}
+            object={name}
+            consequence="It accepts runs, but no step begins until it is resumed. Steps in flight end."
+            reason="required"
+            act={(form, key) => call('POST', `${processPage(name)}/pause`, reasonOf(form), key)}
+            done={`${name} is paused.`}
+          />
+        )}
+        {!process.BuiltIn && <QueueButton session={session} process={name} />}
+        <Link to={runsOf(name, IN_FLIGHT)}>
+          {counts === undefined ? 'Runs' : `${numberText(counts.InFlight)} in flight`}
+        </Link>
+        {counts !== undefined && counts.Waiting > 0 && (
+          <Link to={runsOf(name, ['Waiting'])}>{numberText(counts.Waiting)} waiting</Link>
+        )}
+        {counts !== undefined && counts.Failed > 0 && (
+          <Link to={runsOf(name, ['Failed'])}>{numberText(counts.Failed)} failed</Link>
+        )}
+        {role === undefined && (
+          <Link to={deadLettersPage(name)}>
+            {letters === 0 ? 'Dead letters' : counted(letters, 'dead letter')}
+          </Link>
+        )}
+      </div>
+      <dl className="figures">
+        <Fact name="Started by">
+          <Outside text={startsText(process, schedules)} />
+        </Fact>
+        {counts !== undefined && <Fact name="Last hour">{failureRate(counts.LastHour)}</Fact>}
+        <Fact name="Attempts of a step">
+          at most {retry.MaxAttempts}, with pauses of {duration(retry.BaseMs / 1_000)} to{' '}
+          {duration(retry.CapMs / 1_000)}
+        </Fact>
+        <Fact name="Time limits">
+          {duration(process.StepTimeoutSeconds)} for a step
+          {process.DeadlineSeconds !== null && `, ${duration(process.DeadlineSeconds)} for a run`}
+        </Fact>
+        {concurrency !== null && (
+          <Fact name="Runs at once">
+            at most {numberText(concurrency)}
+            {process.ConcurrencyByKey && ' for each key'}
+          </Fact>
+        )}
+        {process.RequireInternet && <Fact name="Internet">pauses while it cannot be reached</Fact>}
+      </dl>
+    </section>
+  )
+}
+
+const SHOWN_RUNS = 10
+
+function LatestRuns({ process }: { readonly process: string }) {
+  // The key begins with `runs`, so this query is repeated when the event stream reports changed runs.
+  const { data, error } = useQuery({
+    queryKey: ['runs', 'of-process', process],
+    queryFn: () =>
+      call<RunsView>('GET', `/runs?process=${encodeURIComponent(process)}&limit=${SHOWN_RUNS}`),
+    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
+  })
+  return (
+    <section className="panel" aria-labelledby="latest">
+      <h2 id="latest">Latest runs</h2>
+      <ReadProblem error={error} hasData={data !== undefined} />
+      {data?.Runs.length === 0 && <p className="muted">There is none yet.</p>}
+      <ol className="changes">
+        {data?.Runs.map(({ TransactionID, ReplayID, Status, UpdatedAt, Why }) => (
+          <li key={JSON.stringify([TransactionID, ReplayID])}>
+            <Ago time={UpdatedAt} />
+            <span>
+              <RunStatus status={Status} />{' '}
+              <Link to={runPage(process, TransactionID, ReplayID)}>
+                <Outside text={TransactionID} />
+              </Link>{' '}
+              <span className="muted">
+                <Outside text={Why} />
+              </span>
+            </span>
+          </li>
+        ))}
+      </ol>
+      <p className="after">
+        <Link to={runsOf(process, [])}>All runs</Link>
+      </p>
+    </section>
+  )
+}
+
+/** Shows who paused a process or a schedule, since when it is paused, and why. */
+function Pause({
+  of: { Paused, PausedAt, PausedBy, Reason },
+}: {
+  readonly of: ProcessPageView['Process'] | Schedule
+}) {
+  if (!Paused) return null
+  return (
+    <p className="outside">
+      {PausedAt !== null && <Ago time={PausedAt} prefix="for " />}
+      {PausedBy !== null && (
+        <>
+          {' '}
+          by <Outside text={PausedBy} />
+        </>
+      )}
+      {Reason !== null && (
+        <>
+          : “<Outside text={Reason} />”
+        </>
+      )}
+    </p>
+  )
+}
+
+interface SchedulePartProps {
+  readonly schedule: Schedule
+  /** The reason why the person may not act; `undefined` if the person may act. */
+  readonly role: string | undefined
+}
+
+function SchedulePart({ schedule, role }: SchedulePartProps) {
+  const { Process: process, Name: name } = schedule
+  const path = `/schedules/${encodeURIComponent(process)}/${encodeURIComponent(name)}`
+  const removed = schedule.RemovedAt === null ? undefined : 'The definition has no such schedule.'
+  const [next] = schedule.NextTimes
+  return (
+    <article id={scheduleFragment(name)} tabIndex={-1} aria-label={visible(`${process} ${name}`)}>
+      <p className="headline">
+        {schedule.RemovedAt !== null ? (
+          <State tone="quiet">Removed</State>
+        ) : schedule.Paused ? (
+          <State tone="wait">Paused</State>
+        ) : (
+          <State tone="good">Active</State>
+        )}
+        <strong className="outside">
+          <Outside text={name} />
+        </strong>
+      </p>
+      <Pause of={schedule} />
+      <dl className="figures">
+        <Fact name="Times">
+          <code>
+            <Outside text={schedule.Cron} />
+          </code>{' '}
+          <Outside text={schedule.TimeZone} />
+        </Fact>
+        <Fact name="Begins">
+          {schedule.Each === 'company' ? 'a run for each company' : 'one run'}
+        </Fact>
+        <Fact name="Next">{next === undefined ? '—' : <Until time={next} past="now" />}</Fact>
+        <Fact name="Last">
+          {schedule.LastTime === null ? '—' : <Ago time={schedule.LastTime} />}
+        </Fact>
+        {schedule.LagSeconds > 60 && (
+          <Fact name="Late by">
+            <State tone="warn">{duration(schedule.LagSeconds)}</State>
+          </Fact>
+        )}
+      </dl>
+      <div className="buttons">
+        {schedule.Paused ? (
+          <ActionButton
+            verb="Resume"
+            blocked={role ?? removed}
+            object={`${process} ${name}`}
+            consequence="The schedule continues with its next time. Times during the pause are not made up for."
+            reason="required"
+            act={(form, key) => call('POST', `${path}/resume`, reasonOf(form), key)}
+            done="The schedule is active again."
+          />
+        ) : (
+          <ActionButton
+            verb="Pause"
+            blocked={role ?? removed}
+            object={`${process} ${name}`}
+            consequence="Its times begin no runs until it is resumed."
+            reason="required"
+            act={(form, key) => call('POST', `${path}/pause`, reasonOf(form), key)}
+            done="The schedule is paused."
+          />
+        )}
+        <ActionButton
+          verb="Run now"
+          blocked={role ?? removed}
+          object={`${process} ${name}`}
+          consequence={
+            schedule.Each === 'company'
+              ? 'A run begins for each connected company.'
+              : 'One run begins now. The next times stay as they are.'
+          }
+          reason="required"
+          act={(form, key) => call('POST', `${path}/run`, reasonOf(form), key)}
+          done="The schedule has begun."
+        />
+        {next !== undefined && <span className="muted">next at {full(next)}</span>}
+      </div>
+    </article>
+  )
+}
+
+function Fact({ name, children }: { readonly name: string; readonly children: ReactNode }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd className="outside">{children}</dd>
+    </div>
+  )
+}

@@ -1,0 +1,39 @@
+/** The texts about processes that several pages show. */
+import type { ProcessesView } from '../src/contracts/processes.ts'
+import type { NowView } from '../src/contracts/now.ts'
+import { counted, numberText } from '../src/isomorphic/count-text.ts'
+import type { Status } from './run-query.ts'
+
+type Process = ProcessesView['Processes'][number]
+type Schedule = ProcessesView['Schedules'][number]
+
+/** Returns what starts the runs of a process. Clients can queue runs of every process that is not built in. */
+export function startsText(
+  { On, BuiltIn }: Pick<Process, 'On' | 'BuiltIn'>,
+  schedules: readonly Schedule[],
+): string {
+  const active = schedules.filter(({ RemovedAt }) => RemovedAt === null)
+  const starts = [
+    ...On,
+    ...(active.length === 1
+      ? [`the schedule ${active[0]?.Name ?? ''}`]
+      : active.length > 1
+        ? [counted(active.length, 'schedule')]
+        : []),
+    ...(BuiltIn ? [] : ['requests']),
+  ]
+  return starts.length === 0 ? 'the coordinator' : starts.join(', ')
+}
+
+/** Returns how many runs of a process ended in the last hour, and how many of these failed. */
+export function failureRate({ Done, Failed }: NowView['RunsOf'][number]['LastHour']): string {
+  const total = Done + Failed
+  if (total === 0) return 'no run ended'
+  if (Failed === 0) return `${counted(total, 'run')} ended, none failed`
+  const percent = Math.max(1, Math.round((100 * Failed) / total))
+  return `${numberText(Failed)} of ${counted(total, 'run')} failed (${percent} %)`
+}
+
+/** Returns the address of the list of runs, filtered by process and by these statuses of the runs. */
+export const runsOf = (process: string, statuses: readonly Status[]): string =>
+  `/runs?${new URLSearchParams([['process', process], ...statuses.map((status) => ['status', status])]).toString()}`
