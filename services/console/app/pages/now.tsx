@@ -133,8 +133,8 @@ function Runs({ now }: { readonly now: NowView }) {
   return (
     <>
       <dl className="numbers">
-        <Count name="In flight" value={runs.InFlight} tone="info" />
-        <Count name="Waiting" value={runs.Waiting} tone="wait" />
+        <Count name="In flight" value={runs.InFlight - runs.Asking} tone="info" />
+        <Count name="Waiting" value={runs.Waiting + runs.Asking} tone="wait" />
         <Count name="Failed" value={runs.Failed} tone="bad" />
         <Count name="Done, last hour" value={done} tone="good" />
       </dl>

@@ -23,7 +23,7 @@ import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { QueueButton } from '../parts/queue-button.tsx'
 import { ResumeProcessButton } from '../parts/resume-process-button.tsx'
-import { RunStatus } from '../parts/run-status.tsx'
+import { RunStatus, shownStatus } from '../parts/run-status.tsx'
 import { Outside } from '../parts/text.tsx'
 import { usePageTitle } from '../page-title.ts'
 import { failureRate, runsOf, startsText } from '../process-texts.ts'
@@ -238,16 +238,16 @@ function LatestRuns({ process }: { readonly process: string }) {
       <ReadProblem error={error} hasData={data !== undefined} />
       {data?.Runs.length === 0 && <p className="muted">There is none yet.</p>}
       <ol className="changes">
-        {data?.Runs.map(({ TransactionID, ReplayID, Status, UpdatedAt, Why }) => (
-          <li key={JSON.stringify([TransactionID, ReplayID])}>
-            <Ago time={UpdatedAt} />
+        {data?.Runs.map((run) => (
+          <li key={JSON.stringify([run.TransactionID, run.ReplayID])}>
+            <Ago time={run.UpdatedAt} />
             <span>
-              <RunStatus status={Status} />{' '}
-              <Link to={runPage(process, TransactionID, ReplayID)}>
-                <Outside text={TransactionID} />
+              <RunStatus status={shownStatus(run)} />{' '}
+              <Link to={runPage(process, run.TransactionID, run.ReplayID)}>
+                <Outside text={run.TransactionID} />
               </Link>{' '}
               <span className="muted">
-                <Outside text={Why} />
+                <Outside text={run.Why} />
               </span>
             </span>
           </li>

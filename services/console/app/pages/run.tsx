@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { useEffect } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { asksAgain } from '../../src/isomorphic/asks-again.ts'
 import { runPage } from '../../src/isomorphic/pages.ts'
 import { call, Problem } from '../api.ts'
 import { full, remaining, useSeconds } from '../clock.ts'
@@ -14,7 +15,7 @@ import { RunActions, type RunActionsProps } from '../parts/run-actions.tsx'
 import { RunAttempts, RunSteps } from '../parts/run-attempts.tsx'
 import { RunData } from '../parts/run-data.tsx'
 import { RunFacts, RunHistory } from '../parts/run-facts.tsx'
-import { RunStatus, STATUSES } from '../parts/run-status.tsx'
+import { RunStatus, shownStatus, STATUSES } from '../parts/run-status.tsx'
 import { Outside } from '../parts/text.tsx'
 import { Timeline } from '../parts/timeline.tsx'
 import { useFragment, useQueryText } from '../router.ts'
@@ -37,7 +38,9 @@ export function RunPage({ session, process, id }: RunPageProps) {
     refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
   })
   usePageTitle(
-    run === undefined ? null : `${STATUSES[run.Status].glyph} ${visible(id)} · ${visible(process)}`,
+    run === undefined
+      ? null
+      : `${STATUSES[shownStatus(run)].glyph} ${visible(id)} · ${visible(process)}`,
   )
   return (
     <>
@@ -66,7 +69,7 @@ function Run({ run, session }: RunActionsProps) {
     <>
       <section className="panel" aria-label="State">
         <p className="headline">
-          <RunStatus status={run.Status} />
+          <RunStatus status={shownStatus(run)} />
           <span className="muted">
             {run.CompletedAt === null && 'changed '}
             <Ago time={run.UpdatedAt} />
@@ -149,7 +152,8 @@ function NextAttempt({ run }: { readonly run: RunView }) {
   if (NextAttemptAt === null) return null
   return (
     <span title={full(NextAttemptAt)}>
-      next attempt {remaining(Date.parse(NextAttemptAt) / 1_000 - seconds)}
+      {asksAgain(run) ? 'asks again' : 'next attempt'}{' '}
+      {remaining(Date.parse(NextAttemptAt) / 1_000 - seconds)}
     </span>
   )
 }

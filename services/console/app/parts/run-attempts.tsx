@@ -1,7 +1,7 @@
 import type { RunView } from '../../src/contracts/runs.ts'
 import { numberedAttempts } from '../attempts.ts'
 import { fullMs, timeMs } from '../clock.ts'
-import { RunStatus } from './run-status.tsx'
+import { RunStatus, shownStatus } from './run-status.tsx'
 import { Outside } from './text.tsx'
 import { exact } from './timeline.tsx'
 
@@ -34,7 +34,11 @@ export function RunSteps({ run }: { readonly run: RunView }) {
               </td>
               <td className="outside">
                 {item === undefined ? (
-                  <span className="muted">not reached</span>
+                  step === run.StepName && run.CompletedAt === null ? (
+                    <RunStatus status={shownStatus(run)} />
+                  ) : (
+                    <span className="muted">not reached</span>
+                  )
                 ) : item.Status === 'InDoubt' || item.Status === 'Copied' ? (
                   { InDoubt: '? In doubt', Copied: 'Copied from the run before' }[item.Status]
                 ) : (

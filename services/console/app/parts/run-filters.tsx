@@ -105,6 +105,11 @@ export function Groups({ query }: { readonly query: URLSearchParams }) {
           </Link>
         )
       })}
+      {(counts?.Asking ?? 0) > 0 && (
+        <Link to="/runs?status=Retrying&class=step_waits">
+          Asks again <span className="muted">{counts?.Asking}</span>
+        </Link>
+      )}
       <Link to={addressOf([], true)} isCurrent={isInDoubt}>
         In doubt
         {(counts?.InDoubt ?? 0) > 0 && <span className="muted"> {counts?.InDoubt}</span>}

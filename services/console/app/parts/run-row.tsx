@@ -1,10 +1,12 @@
 import { memo, type ReactNode } from 'react'
+import { asksAgain } from '../../src/isomorphic/asks-again.ts'
 import { companyPage, runPage } from '../../src/isomorphic/pages.ts'
 import type { ListedRun, RunOrder } from '../run-list.ts'
 import { visible } from '../visible.ts'
 import { Ago } from './ago.tsx'
+import { Until } from './company.tsx'
 import { Link } from './link.tsx'
-import { RunStatus } from './run-status.tsx'
+import { RunStatus, shownStatus } from './run-status.tsx'
 import { Outside } from './text.tsx'
 
 export interface RunRowProps {
@@ -57,7 +59,7 @@ function Columns({ run, order, companies }: RunRowProps) {
   return (
     <>
       <td>
-        <RunStatus status={run.Status} />
+        <RunStatus status={shownStatus(run)} />
         <Remark run={run} order={order} />
       </td>
       <td>
@@ -70,7 +72,7 @@ function Columns({ run, order, companies }: RunRowProps) {
       </td>
       <td className="wide">
         <div className="lines" title={visible(run.Why)}>
-          <Outside text={run.Why} />
+          <Why run={run} />
         </div>
       </td>
       <td className="wider">
@@ -93,14 +95,14 @@ function Lines({ run, order, companies }: RunRowProps) {
   return (
     <td>
       <div className="first-line">
-        <RunStatus status={run.Status} />
+        <RunStatus status={shownStatus(run)} />
         <span className="line">
           <RunLink run={run} />
         </span>
         <Ago time={run.UpdatedAt} />
       </div>
       <div className="line">
-        <Outside text={run.Why} />
+        <Why run={run} />
       </div>
       <div className="last-line">
         <Remark run={run} order={order} />
@@ -116,6 +118,16 @@ function Lines({ run, order, companies }: RunRowProps) {
     </td>
   )
 }
+
+/** The state of the run in a sentence. Of a step that polls, the time of its next request matters most. */
+const Why = ({ run }: Pick<RunRowProps, 'run'>) =>
+  asksAgain(run) && run.NextAttemptAt !== null ? (
+    <>
+      Waiting: asks again <Until time={run.NextAttemptAt} past="now" />
+    </>
+  ) : (
+    <Outside text={run.Why} />
+  )
 
 /** Says that the row no longer matches the filter, or that the run is in doubt. */
 function Remark({ run, order }: Pick<RunRowProps, 'run' | 'order'>): ReactNode {

@@ -1,4 +1,5 @@
 import type { RunRow } from '../../src/contracts/runs.ts'
+import { asksAgain } from '../../src/isomorphic/asks-again.ts'
 import { State, type StateGlyph, type Tone } from './glyph.tsx'
 
 interface Look {
@@ -21,6 +22,10 @@ export const STATUSES: Readonly<Record<RunRow['Status'], Look>> = {
 }
 
 const OTHER: Look = { tone: 'quiet', glyph: '○' }
+
+/** The status that the pages show: a run whose step asks again later waits, and nothing of it is retried. */
+export const shownStatus = (run: Pick<RunRow, 'Status' | 'ErrorClass'>): RunRow['Status'] =>
+  asksAgain(run) ? 'Waiting' : run.Status
 
 /** Shows the status of a run or an item by a glyph, a word and a colour; a status that it does not know as a word. */
 export function RunStatus({ status }: { readonly status: string }) {

@@ -65,6 +65,9 @@ const RunCounts = z
   .object({
     InFlight: z.int().meta({ description: 'queued, running or retrying' }),
     Retrying: z.int().meta({ description: 'part of InFlight' }),
+    Asking: z.int().meta({
+      description: 'part of Retrying: nothing has failed, their step asks again later',
+    }),
     Waiting: z.int().meta({ description: 'for a company or for a slot' }),
     Failed: z.int(),
     Cancelled: z.int(),

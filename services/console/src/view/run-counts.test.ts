@@ -18,7 +18,15 @@ describe('runCounts(): the numbers of runs that all pages show', () => {
     processState('Uncounted', null),
   ]
 
-  const NONE = { InFlight: 0, Retrying: 0, Waiting: 0, Failed: 0, Cancelled: 0, InDoubt: 0 }
+  const NONE = {
+    InFlight: 0,
+    Retrying: 0,
+    Asking: 0,
+    Waiting: 0,
+    Failed: 0,
+    Cancelled: 0,
+    InDoubt: 0,
+  }
 
   it('runCounts() sums the runs of each group over all processes or within one process', () => {
     const invoices = { ...NONE, InFlight: 4, Retrying: 2, Waiting: 4 }
@@ -29,6 +37,17 @@ describe('runCounts(): the numbers of runs that all pages show', () => {
   it('runCounts() does not count a waiting run as a run in flight', () => {
     const waiting = processState('P', [group('P', 'Waiting', 3)])
     expect(runCounts([waiting])).toEqual({ ...NONE, Waiting: 3 })
+  })
+
+  it('runCounts() counts the runs whose step asks again later, which are not retried', () => {
+    const asking = { ...group('P', 'Retrying', 3), errorClass: 'step_waits' }
+    const retried = { ...group('P', 'Retrying', 2), errorClass: 'http_503' }
+    expect(runCounts([processState('P', [asking, retried])])).toEqual({
+      ...NONE,
+      InFlight: 5,
+      Retrying: 5,
+      Asking: 3,
+    })
   })
 
   it('waitingRuns() counts the runs of all processes that wait for one company', () => {

@@ -1,5 +1,6 @@
 /** The numbers of runs that all pages show, from the coordinator's counts and the transitions since then. */
 import type { RunCounts } from '../contracts/now.ts'
+import { asksAgain } from '../isomorphic/asks-again.ts'
 import type { ProcessState } from './installation.ts'
 
 /**
@@ -18,6 +19,11 @@ export function runCounts(
   return {
     InFlight: sum('Queued', 'Running', 'Retrying'),
     Retrying: sum('Retrying'),
+    Asking: groups.reduce(
+      (total, { status: Status, errorClass: ErrorClass, count }) =>
+        total + (asksAgain({ Status, ErrorClass }) ? count : 0),
+      0,
+    ),
     Waiting: sum('Waiting'),
     Failed: sum('Failed'),
     Cancelled: sum('Cancelled'),

@@ -2,6 +2,7 @@
  * Follows the runs by their transitions, and corrects the coordinator's counts by these transitions. The coordinator
  * counts the groups of runs only once a minute, but the page Now must show a failure within seconds.
  */
+import { asksAgain } from '../isomorphic/asks-again.ts'
 import type { RunGroup } from './installation.ts'
 import type { Transition } from './transition.ts'
 
@@ -66,8 +67,8 @@ const NO_REASON = { errorClass: null, providerError: null, waitingFor: null }
 
 /**
  * Returns the group in which the pages count a run. Runs are grouped by process and status. Failed runs, and runs that
- * wait for a company, are also grouped by step, error class
- * and the provider's message. Queued and running runs form one group, because the
+ * wait for a company, are also grouped by step, error class and the provider's message. Runs whose step asks again later
+ * are a group. Queued and running runs form one group, because the
  * coordinator does not publish every start of a step.
  */
 function groupOf(group: Grouped): Grouped {
@@ -75,7 +76,14 @@ function groupOf(group: Grouped): Grouped {
   if (status === 'Failed' || waitingFor !== null)
     return { process, step, status, errorClass, providerError, waitingFor }
   const counted = status === 'Queued' ? 'Running' : status
-  return { ...NO_REASON, process, step: null, status: counted }
+  const asking = asksAgain({ Status: status, ErrorClass: errorClass })
+  return {
+    ...NO_REASON,
+    process,
+    step: null,
+    status: counted,
+    ...(asking && { errorClass }),
+  }
 }
 
 const keyOf = (group: Grouped): string => {

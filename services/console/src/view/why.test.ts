@@ -47,6 +47,10 @@ describe('the sentence that explains the state of a run', () => {
       { Status: 'Retrying', ErrorClass: 'network' },
       'Waits for the next attempt of report, because the target could not be reached. It is made by itself.',
     ],
+    [
+      { Status: 'Retrying', ErrorClass: 'step_waits' },
+      'Waits at report, which asks again by itself.',
+    ],
     [{ Status: 'Running' }, 'Runs report.'],
     [{ Status: 'Running', Attempt: 0 }, 'Waits for its turn at report.'],
     [

@@ -8,6 +8,7 @@ import {
 } from '@integration-host/shared/provider-profile/provider-fault'
 import type { RunResponse } from '@integration-host/shared/contracts/run'
 import type { RunAction } from '../contracts/runs.ts'
+import { asksAgain } from '../isomorphic/asks-again.ts'
 import { failureRemedy, meaningOf } from './error-class.ts'
 
 export type ExplainedRun = Pick<
@@ -58,6 +59,8 @@ function stateSentence(run: ExplainedRun, { company, mustReconnect = false }: Ru
       if (because !== '') return `Runs ${StepName}: attempt ${Attempt}, after ${because}.`
       return Attempt > 1 ? `Runs ${StepName}: attempt ${Attempt}.` : `Runs ${StepName}.`
     case 'Retrying':
+      if (asksAgain({ Status, ErrorClass }))
+        return `Waits at ${StepName}, which asks again by itself.`
       return because === ''
         ? `Runs ${StepName} again soon.`
         : `Waits for the next attempt of ${StepName}, because ${because}. It is made by itself.`

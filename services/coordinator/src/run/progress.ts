@@ -96,7 +96,7 @@ export type StepOutcome =
     }
   /**
    * The step starts again later, and the attempt is not counted. `error` is the reason why the run has to wait. It is
-   * absent if the step has called `waitFor()`.
+   * absent if the step has called `waitFor()` without a response to name.
    */
   | {
       readonly kind: 'later'
@@ -177,6 +177,8 @@ export const NO_RESPONSE = 'no_answer'
  * because of a failed attempt.
  */
 const STEP_WAITS = 'step_waits'
+/** The error text of such a run. */
+export const WAIT_TEXT = 'the step called waitFor and starts again later'
 
 /**
  * Returns the transition of a claimed run. `run` is the run as claimed, so its `Attempt` is the number of the attempt
@@ -267,7 +269,7 @@ export function advance(
     case 'later':
       return {
         ...noError,
-        lastError: outcome.error ?? 'the step called waitFor and starts again later',
+        lastError: outcome.error ?? WAIT_TEXT,
         errorClass: STEP_WAITS,
         status: 'Retrying',
         stepName,

@@ -21,7 +21,7 @@ import {
   parseBody,
 } from './judge-call.ts'
 import { type LazyMembers, withLazyMembers } from './lazy-members.ts'
-import type { Response, StepOutcome } from '../run/progress.ts'
+import { type Response, type StepOutcome, WAIT_TEXT } from '../run/progress.ts'
 import type {
   AnyStep,
   CallOptions,
@@ -101,6 +101,8 @@ export async function perform(
    * Whether a successful call may have changed something at its target. If so, a later error leaves the step in doubt.
    */
   let hasResult = false
+  /** The last response to a `fetch`, without its content, for the error text of a step that waits. */
+  let lastReply: string | null = null
   const redaction = process.bound?.redaction ?? null
   const short = (text: string): string => shortRedacted(process, text)
   const log = (): StepLog => redaction?.log(deps.log()) ?? deps.log()
@@ -225,6 +227,7 @@ export async function perform(
         const { status, headers } = outcome
         const body = normalizedText(outcome.body)
         response = { status, body }
+        lastReply = `${what} responded with ${status}`
         const ok = verdictOf(status) === 'completed'
         if (ok && !isSafe) hasResult = true
         const received = response
@@ -246,7 +249,8 @@ export async function perform(
       end({ kind: 'failed', errorClass: 'step_failed', error: short(reason), response }),
     waitFor(delayMs) {
       if (!(delayMs >= 0)) throw new RangeError('waitFor expects milliseconds from now')
-      return end({ kind: 'later', delayMs: Math.min(delayMs, MAX_WAIT_MS) })
+      const later = { kind: 'later', delayMs: Math.min(delayMs, MAX_WAIT_MS) } as const
+      return end(lastReply === null ? later : { ...later, error: `${WAIT_TEXT}; ${lastReply}` })
     },
     repeat(state, { afterMs = 0 } = {}) {
       if (!(afterMs >= 0)) throw new RangeError('repeat expects afterMs in milliseconds from now')

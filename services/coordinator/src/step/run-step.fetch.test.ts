@@ -17,7 +17,12 @@ describe('a call that a step makes with fetch', () => {
       return step.complete(data)
     }
     const pending = { ...answered(202, ''), headers: ['Retry-After', '30'] } as CallOutcome
-    expect((await outcomeOf(poll, [pending])).outcome).toEqual({ kind: 'later', delayMs: 30_000 })
+    expect((await outcomeOf(poll, [pending])).outcome).toEqual({
+      kind: 'later',
+      delayMs: 30_000,
+      error:
+        'the step called waitFor and starts again later; GET http://x/report responded with 202',
+    })
     expect((await outcomeOf(poll, [answered(200)])).outcome).toMatchObject({
       kind: 'completed',
       data: { rows: 3 },
