@@ -465,10 +465,15 @@ interface FakeRequest {
 function sendJson(response: ServerResponse, body: unknown, status = 200): void {
   const type = status < 400 ? 'application/json' : 'application/problem+json'
   response.writeHead(status, { 'Content-Type': type })
-  response.end(
-    JSON.stringify(status < 400 ? body : { status, title: 'rejected', ...(body as object) }),
-  )
+  response.end(JSON.stringify(status < 400 ? body : problem(body as { code: string }, status)))
 }
+
+const problem = (body: { readonly code: string }, status: number) => ({
+  type: `urn:integration-host:error:${body.code}`,
+  status,
+  title: 'rejected',
+  ...body,
+})
 
 function eventOf(run: FakeRun): TransactionEvent {
   const { Process, TransactionID, ReplayID, Status, StepName, Attempt, ErrorClass } = header(run)

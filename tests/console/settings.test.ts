@@ -119,7 +119,7 @@ describe('the settings of the console', () => {
     await loseCompany(at)
     await eventually(async () =>
       expect(await page.evaluate('globalThis.shown')).toEqual([
-        ['1 company must be reconnected', expect.stringContaining('invalid_grant')],
+        ['1 company must be reconnected', expect.stringContaining('disconnected by its owner')],
       ]),
     )
     await connectCompany(at.host, { stage() {}, line() {} })
