@@ -104,7 +104,7 @@ describe('the list of runs in the console', () => {
   })
 
   it.each([
-    ['comfortable', 80],
+    ['comfortable', 74],
     ['compact', 68],
   ])(
     'a narrow list with %s rows shows status, id, reason and company of each run in rows of %i pixels',
@@ -140,7 +140,7 @@ describe('the list of runs in the console', () => {
     await cancel.focus()
     await page.keyboard.press('Enter')
     const dialog = page.getByRole('dialog')
-    expect(await dialog.getByRole('heading').textContent()).toBe('Cancel run waits, run 0?')
+    expect(await dialog.getByRole('heading').textContent()).toBe('Cancel run 0 of waits?')
     await page.keyboard.press('Escape')
     await dialog.waitFor({ state: 'detached' })
     expect(await page.evaluate('document.activeElement.getAttribute("aria-label")')).toBe(
@@ -184,9 +184,9 @@ describe('the list of runs in the console', () => {
     await expect.poll(async () => (await rows()).at(-1)).toBe('done-1')
   })
 
-  it('the filter "Needs somebody" shows the failed and the waiting runs', async () => {
+  it('the filter "Needs attention" shows the failed and the waiting runs', async () => {
     await show('')
-    await page.getByRole('link', { name: 'Needs somebody' }).click()
+    await page.getByRole('link', { name: 'Needs attention' }).click()
     await expect.poll(rows).toEqual(['waits', 'broken'])
     expect(new URL(page.url()).search).toBe('?status=Failed&status=Waiting')
   })
@@ -236,5 +236,16 @@ describe('the list of runs in the console', () => {
     await show('?idPrefix=many-&class=http_503')
     await page.getByText('20 or more do without “Error class: http_503”').waitFor()
     await expect.poll(() => counted).toEqual([20])
+  })
+
+  it('an id is shown whole, and a long one makes its row higher', async () => {
+    const id = 'nightly@2026-11-27T02:00:00.000Z/4620816365291/invoices'
+    at.fake.add([id], { Status: 'Completed' })
+    await show('?idPrefix=nightly')
+    const link = page.getByRole('link', { name: id, exact: true })
+    await link.waitFor()
+    const cell = `document.querySelector('.runs td.id')`
+    const sizes = `[${cell}.offsetHeight, ${cell}.scrollHeight - ${cell}.clientHeight]`
+    expect(await page.evaluate(sizes)).toEqual([52, 0])
   })
 })

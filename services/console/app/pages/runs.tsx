@@ -4,7 +4,7 @@ import { BulkBar } from '../parts/bulk-bar.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { QueueButton } from '../parts/queue-button.tsx'
 import { NoRuns } from '../parts/no-runs.tsx'
-import { FilterChips, Filters, Groups, Order } from '../parts/run-filters.tsx'
+import { FilterChips, Filters, Groups } from '../parts/run-filters.tsx'
 import { RunTable } from '../parts/run-table.tsx'
 import { useQueryText } from '../router.ts'
 import { keyOf, type ListedRun, useRunList, type VisibleRows } from '../run-list.ts'
@@ -58,10 +58,7 @@ function RunList({ session, query, wrong, text }: RunListProps) {
       </div>
       <Groups query={query} />
       <Filters query={query} view={list.view} />
-      <div className="above-list">
-        <FilterChips query={query} wrong={wrong} companies={list.companies} />
-        <Order query={query} />
-      </div>
+      <FilterChips query={query} wrong={wrong} companies={list.companies} />
       <ReadProblem error={list.error} hasData={list.view !== undefined} />
       {rows.length > 0 && (
         <RunTable

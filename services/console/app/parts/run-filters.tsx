@@ -2,6 +2,7 @@ import type { FormEvent } from 'react'
 import type { RunCounts } from '../../src/contracts/now.ts'
 import type { RunsView } from '../../src/contracts/runs.ts'
 import { full } from '../clock.ts'
+import { useIsNarrow } from '../narrow.ts'
 import { useNow, useRunCounts } from '../now.ts'
 import { goTo, setQuery } from '../router.ts'
 import { IN_FLIGHT, type RunQuery, type Status } from '../run-query.ts'
@@ -23,7 +24,7 @@ const GROUPS: readonly {
   { name: 'All', statuses: [] },
   { name: 'In flight', statuses: IN_FLIGHT, count: ({ InFlight }) => InFlight },
   {
-    name: 'Needs somebody',
+    name: 'Needs attention',
     statuses: ['Failed', 'Waiting'],
     count: ({ Failed, Waiting }) => Failed + Waiting,
   },
@@ -119,7 +120,19 @@ export function Groups({ query }: { readonly query: URLSearchParams }) {
   )
 }
 
-export function Filters({ query, view }: FilterProps) {
+/** Shows the filters and the order, which are folded in a narrow window. */
+export function Filters(props: FilterProps) {
+  return useIsNarrow() ? (
+    <details>
+      <summary>Filter and order</summary>
+      <FilterFields {...props} />
+    </details>
+  ) : (
+    <FilterFields {...props} />
+  )
+}
+
+function FilterFields({ query, view }: FilterProps) {
   const submit = (event: FormEvent<HTMLFormElement>): void => {
     event.preventDefault()
     const form = new FormData(event.currentTarget)
@@ -176,6 +189,7 @@ export function Filters({ query, view }: FilterProps) {
           ))}
         </select>
       </label>
+      <Order query={query} />
       <div className="buttons">
         <button type="submit">Filter</button>
       </div>
@@ -255,9 +269,9 @@ export function FilterChips({ query, wrong, companies }: FilterChipsProps) {
 }
 
 /** Chooses the time by which the list is ordered. The newest run is always the first one. */
-export function Order({ query }: { readonly query: URLSearchParams }) {
+function Order({ query }: { readonly query: URLSearchParams }) {
   return (
-    <label className="order">
+    <label>
       Order
       <select
         value={query.get('order') ?? 'created'}

@@ -14,6 +14,8 @@ export interface RunRowProps {
   /** `lines` shows everything in one column, for narrow windows. */
   readonly form: 'columns' | 'lines'
   readonly index: number
+  /** The height of the row in pixels. */
+  readonly height: number
   readonly order: RunOrder
   readonly companies: ReadonlyMap<string, string>
   readonly isSelected: boolean
@@ -27,10 +29,14 @@ export interface RunRowProps {
  * so a row renders again only if one of its own properties changes.
  */
 export const RunRow = memo(function RunRow(props: RunRowProps) {
-  const { run, form, index, isSelected, onSelect, menuId, onMenu } = props
+  const { run, form, index, height, isSelected, onSelect, menuId, onMenu } = props
   const id = visible(run.TransactionID)
   return (
-    <tr aria-rowindex={index + 2} className={run.isGone === true ? 'gone' : undefined}>
+    <tr
+      aria-rowindex={index + 2}
+      className={run.isGone === true ? 'gone' : undefined}
+      style={{ height }}
+    >
       <td className="pick">
         <input
           type="checkbox"
@@ -60,19 +66,16 @@ function Columns({ run, order, companies }: RunRowProps) {
     <>
       <td>
         <RunStatus status={shownStatus(run)} />
-        <Remark run={run} order={order} />
+      </td>
+      <td className="id">
+        <RunLink run={run} />
       </td>
       <td>
-        <div className="line">
-          <RunLink run={run} />
-        </div>
-        <div className="muted line">
-          <Place run={run} />
-        </div>
-      </td>
-      <td className="wide">
-        <div className="lines" title={visible(run.Why)}>
-          <Why run={run} />
+        <div className="line" title={visible(run.Why)}>
+          <span className="muted">
+            <Place run={run} />
+          </span>{' '}
+          <Remark run={run} order={order} /> <Why run={run} />
         </div>
       </td>
       <td className="wider">
@@ -94,15 +97,15 @@ function Columns({ run, order, companies }: RunRowProps) {
 function Lines({ run, order, companies }: RunRowProps) {
   return (
     <td>
+      <div className="id">
+        <RunLink run={run} />
+      </div>
       <div className="first-line">
         <RunStatus status={shownStatus(run)} />
         <span className="line">
-          <RunLink run={run} />
+          <Why run={run} />
         </span>
         <Ago time={run.UpdatedAt} />
-      </div>
-      <div className="line">
-        <Why run={run} />
       </div>
       <div className="last-line">
         <Remark run={run} order={order} />
@@ -132,10 +135,8 @@ const Why = ({ run }: Pick<RunRowProps, 'run'>) =>
 /** Says that the row no longer matches the filter, or that the run is in doubt. */
 function Remark({ run, order }: Pick<RunRowProps, 'run' | 'order'>): ReactNode {
   if (run.isGone === true)
-    return (
-      <div className="muted line">{order === 'UpdatedAt' ? 'has changed' : 'matched before'}</div>
-    )
-  return run.InDoubt && <div className="tone-warn line">? in doubt</div>
+    return <span className="muted">{order === 'UpdatedAt' ? 'has changed' : 'matched before'}</span>
+  return run.InDoubt && <span className="tone-warn">? in doubt</span>
 }
 
 const RunLink = ({ run }: Pick<RunRowProps, 'run'>) => (

@@ -7,6 +7,7 @@ import {
   useEffect,
   useId,
   useLayoutEffect,
+  useMemo,
   useRef,
   useState,
 } from 'react'
@@ -15,13 +16,19 @@ import { keyOf, type ListedRun, type RunOrder, type VisibleRows } from '../run-l
 import { useIsNarrow } from '../narrow.ts'
 import { useSettings } from '../settings.ts'
 import { RunRowMenu } from './run-row-menu.tsx'
+import { visible } from '../visible.ts'
 import { RunRow } from './run-row.tsx'
 
 /** The heights of a row in pixels. The style sheet has the same heights. */
 const ROW_HEIGHTS = {
-  columns: { comfortable: 60, compact: 48 },
-  lines: { comfortable: 80, compact: 68 },
+  columns: { comfortable: 34, compact: 28 },
+  lines: { comfortable: 74, compact: 68 },
 } as const
+/** The number of characters of an id that fit on a line, and the height of each further line in pixels. */
+const ID_LINE = { columns: 34, lines: 26 } as const
+const ID_LINE_HEIGHT = 18
+/** Ids of at most this length need a column of half the width. */
+const SHORT_ID = 16
 /** The number of rows that are rendered above and below the visible ones. */
 const OVERSCAN = 6
 
@@ -68,16 +75,24 @@ export function RunTable(props: RunTableProps) {
     [focused],
   )
   const height = ROW_HEIGHTS[form][density]
+  // Ids are shown whole, because those of a schedule differ only at their end. A long id makes its row higher.
+  const heightOf = useCallback(
+    (index: number) => {
+      const id = visible(rows[index]?.TransactionID ?? '')
+      return height + (Math.max(1, Math.ceil(id.length / ID_LINE[form])) - 1) * ID_LINE_HEIGHT
+    },
+    [rows, height, form],
+  )
   // React Compiler is not used.
   // oxlint-disable-next-line react/incompatible-library
   const virtual = useWindowVirtualizer({
     count: rows.length,
-    estimateSize: () => height,
+    estimateSize: heightOf,
     overscan: OVERSCAN,
     scrollMargin: top,
     rangeExtractor,
   })
-  useEffect(() => virtual.measure(), [virtual, height])
+  useEffect(() => virtual.measure(), [virtual, heightOf])
   const items = virtual.getVirtualItems()
   const first = virtual.range?.startIndex ?? 0
   const last = virtual.range?.endIndex ?? 0
@@ -127,6 +142,7 @@ export function RunTable(props: RunTableProps) {
         form={form}
         run={run}
         index={index}
+        height={heightOf(index)}
         order={props.order}
         companies={props.companies}
         isSelected={selected.has(keyOf(run))}
@@ -139,6 +155,10 @@ export function RunTable(props: RunTableProps) {
   }
   const rest = top + virtual.getTotalSize() - end
   if (rest > 0) body.push(<Spacer key="rest" height={rest} />)
+  const hasLongIds = useMemo(
+    () => rows.some(({ TransactionID }) => TransactionID.length > SHORT_ID),
+    [rows],
+  )
   const areAllSelected = rows.length > 0 && rows.every((run) => selected.has(keyOf(run)))
 
   return (
@@ -173,10 +193,10 @@ export function RunTable(props: RunTableProps) {
                 <th scope="col" className="narrow">
                   Status
                 </th>
-                <th scope="col">Transaction</th>
-                <th scope="col" className="wide">
-                  Why
+                <th scope="col" className={hasLongIds ? 'id' : 'id short'}>
+                  Transaction
                 </th>
+                <th scope="col">Where and why</th>
                 <th scope="col" className="wider">
                   Company
                 </th>
