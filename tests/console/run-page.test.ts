@@ -189,7 +189,7 @@ describe('the page of a run in the console', () => {
     )
     expect(drawn).toHaveLength(6)
     expect(listed).toHaveLength(6)
-    expect(drawn.toReversed()).toEqual(listed)
+    expect(drawn).toEqual(listed)
     expect(texts.filter((text) => text.startsWith('waited after')).length).toBe(3)
     expect(texts.join()).not.toContain('after http_404')
     expect(texts.join()).toContain('in_doubt, its end is not recorded')
@@ -237,6 +237,24 @@ describe('the page of a run in the console', () => {
     await page.getByRole('link', { name: 'Data', exact: true }).click()
     await page.getByText('State of report').waitFor()
     expect(await page.locator('#data').textContent()).toContain('state-of-round-6')
+  it('a step that polls is shown as waiting, with its last response and the time of the next request', async () => {
+    at.fake.add(['polls'], {
+      Status: 'Retrying',
+      ErrorClass: 'step_waits',
+      LastError: 'the step called waitFor and starts again later; GET http://x responded with 202',
+      NextAttemptAt: new Date(Date.now() + 3_600_000).toISOString(),
+      Attempt: 0,
+    })
+    await page.goto(`${at.url}/runs/${PROCESS}/polls`)
+    const state = page.getByRole('region', { name: 'State' })
+    await state.getByText('Waiting', { exact: true }).waitFor()
+    expect(await state.textContent()).toMatch(/asks again in .*GET http:\/\/x responded with 202/)
+    const step = page.getByRole('region', { name: 'Steps' }).getByRole('row').nth(1)
+    expect(await step.textContent()).toContain('Waiting')
+    await page.goto(`${at.url}/runs?idPrefix=polls`)
+    const row = page.getByRole('row').filter({ hasText: 'polls' })
+    await row.getByText(/Waiting: asks again in/).waitFor()
+    expect(await row.textContent()).not.toContain('Retrying')
   })
 
   it('the page of a run lists the existing runs of the transaction if the URL names a missing run', async () => {

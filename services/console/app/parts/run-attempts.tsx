@@ -1,5 +1,7 @@
+import { Fragment } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
-import { numberedAttempts } from '../attempts.ts'
+import { type NumberedAttempt, numberedAttempts } from '../attempts.ts'
+import { visible } from '../visible.ts'
 import { fullMs, timeMs } from '../clock.ts'
 import { RunStatus, shownStatus } from './run-status.tsx'
 import { Outside } from './text.tsx'
@@ -106,7 +108,7 @@ export interface RunAttemptsProps {
   readonly tracesUrl: string | null
 }
 
-/** Shows the attempts of the run as a table, newest first. */
+/** Shows the attempts of the run as a table, in the order of the steps. */
 export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
   const { AttemptCount: count } = run
   if (count === 0) return null
@@ -139,7 +141,7 @@ export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
           </tr>
         </thead>
         <tbody>
-          {attempts.toReversed().map((attempt) => (
+          {attempts.map((attempt, index) => (
             <tr key={`${attempt.StepName} ${attempt.number}`}>
               <td className="outside">
                 <Outside text={attempt.StepName} /> {attempt.number}
@@ -152,13 +154,13 @@ export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
                   ` · ${attempt.ResponseStatus}`}
                 {attempt.Error !== null && (
                   <div className="muted">
-                    <Outside text={attempt.Error} hasLines />
+                    <Outside text={withoutCall(attempt)} hasLines />
                   </div>
                 )}
               </td>
               <td className="wide outside">
                 {attempt.Request !== null && (
-                  <Outside text={`${attempt.Request.Method} ${attempt.Request.Url}`} />
+                  <Call request={attempt.Request} before={attempts[index - 1]?.Request ?? null} />
                 )}
                 {attempt.ResponseId !== null && (
                   <div className="muted">
@@ -187,6 +189,42 @@ export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
       </table>
     </section>
   )
+}
+
+type Request = NonNullable<NumberedAttempt['Request']>
+
+/** Returns the error of an attempt without the call at its begin, which has a column of its own. */
+function withoutCall({ Error: error, Request: request }: NumberedAttempt): string {
+  const call = request === null ? '' : `${request.Method} ${request.Url} `
+  return error?.startsWith(call) === true ? error.slice(call.length) : (error ?? '')
+}
+
+/** Shows a call by its path. The server is shown only if the call before went to another one. */
+function Call({ request, before }: { readonly request: Request; readonly before: Request | null }) {
+  const { origin, path } = partsOf(request)
+  return (
+    <span title={visible(request.Url)}>
+      <Outside text={request.Method} />{' '}
+      {path.split(/(?=\/)/).map((part, index) => (
+        <Fragment key={index}>
+          <wbr />
+          <Outside text={part} />
+        </Fragment>
+      ))}
+      {origin !== null && (before === null || partsOf(before).origin !== origin) && (
+        <div className="muted">
+          at <Outside text={origin} />
+        </div>
+      )}
+    </span>
+  )
+}
+
+function partsOf({ Url }: Request): { readonly origin: string | null; readonly path: string } {
+  const url = URL.parse(Url)
+  return url === null || url.origin === 'null'
+    ? { origin: null, path: Url }
+    : { origin: url.origin, path: Url.slice(Url.indexOf('/', url.protocol.length + 2)) }
 }
 
 function Trace({ id, tracesUrl }: { readonly id: string; readonly tracesUrl: string | null }) {
