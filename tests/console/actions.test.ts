@@ -76,7 +76,9 @@ describe('the actions on a run in the console', () => {
       const id = `to-${action}`
       const page = await openRun(id, status, action === 'settle')
       await page.getByRole('button', { name: `${verb}…` }).click()
-      expect(await dialog(page).getByRole('heading').textContent()).toBe(`${verb} ${id}, run 0?`)
+      expect(await dialog(page).getByRole('heading').textContent()).toBe(
+        `${verb.replace(' run', '')} run 0 of ${id}?`,
+      )
       expect(await dialog(page).textContent()).toContain(consequence)
       if (action === 'settle') await dialog(page).getByLabel('No, run it again').check()
       const need = action === 'settle' ? 'required' : 'optional'

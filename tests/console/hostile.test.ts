@@ -196,7 +196,7 @@ describe('hostile texts on the pages of the console', () => {
       await page.getByRole('heading', { level: 1 }).getByText(shown, { exact: true }).waitFor()
       await page.getByRole('button', { name: 'Cancel run…' }).click()
       const dialog = page.getByRole('dialog')
-      expect(await dialog.getByRole('heading').textContent()).toContain(`${shown}, run 0`)
+      expect(await dialog.getByRole('heading').textContent()).toContain(`run 0 of ${shown}`)
       // The console rejects a reason with invisible characters.
       const reason = `because of ${shown}`
       await dialog.getByLabel('Reason').fill(reason)

@@ -116,7 +116,7 @@ describe('the pages about runs in the console', () => {
     await page.getByText('Response of order').waitFor()
     await expectAccessible(page, 'run-completed')
     await page.getByRole('button', { name: 'Replay…' }).click()
-    expect(await dialog(page).getByRole('heading').textContent()).toBe('Replay 66, run 0?')
+    expect(await dialog(page).getByRole('heading').textContent()).toBe('Replay run 0 of 66?')
     expect(await dialog(page).textContent()).toContain('new idempotency keys')
     await page.getByLabel('Begin with').selectOption('report')
     await page.getByLabel('Reason').fill('the report was lost')

@@ -256,6 +256,7 @@ function Actions({
       </ActionButton>
       <ActionButton
         verb="Disconnect"
+        isDangerous
         blocked={role}
         object={name}
         consequence="The grant is revoked at the provider, and the company is removed. Its waiting runs do not continue. Only its owner can connect it again."

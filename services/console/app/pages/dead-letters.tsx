@@ -76,6 +76,7 @@ export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
         <div className="buttons">
           <ActionButton
             verb="Discard all"
+            isDangerous
             object={`dead letters of ${process}`}
             consequence="All dead letters of this process are deleted, also those that are not shown. No run is changed."
             reason="required"
@@ -128,6 +129,7 @@ export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
               />
               <ActionButton
                 verb="Discard"
+                isDangerous
                 object={`dead letter ${letter.ID}`}
                 consequence="The dead letter is deleted. No run is changed."
                 reason="required"

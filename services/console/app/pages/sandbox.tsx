@@ -79,6 +79,7 @@ export default function SandboxPage({ session }: { readonly session: SessionView
         <div className="buttons">
           <ActionButton
             verb="Reset"
+            isDangerous
             object="the sandbox"
             blocked={blocked}
             consequence="No grant of the sandbox is valid then: every company must be connected again."

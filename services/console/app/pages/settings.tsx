@@ -267,6 +267,7 @@ function PersonList({ session }: { readonly session: SessionView }): ReactNode {
                 <td>
                   <ActionButton
                     verb="End"
+                    isDangerous
                     object={`all sessions of ${user}`}
                     blocked={roleReason(session)}
                     consequence="The person is signed out in all browsers and tabs at once."

@@ -13,6 +13,10 @@ export interface ActionButtonProps {
   readonly verb: string
   /** The text of the button on the page, if it is not the verb. */
   readonly label?: string | undefined
+  /** The begin of the question in the dialog, if it is not the verb. */
+  readonly question?: string
+  /** Whether the action ends or deletes something that cannot be brought back. Its button then has another colour. */
+  readonly isDangerous?: boolean
   /** The class of the button on the page. */
   readonly className?: string
   /** The reason why the action is not possible now; `undefined` if the action is possible. */
@@ -81,7 +85,8 @@ export interface ActionDialogProps extends ActionButtonProps {
 
 /** The confirmation of an action. */
 export function ActionDialog(props: ActionDialogProps) {
-  const { verb, object, consequence, reason = 'optional', typed, isReady = true } = props
+  const { verb, question = verb, object, consequence, typed, isReady = true } = props
+  const { reason = 'optional', isDangerous = false } = props
   const { unansweredRef, onClose } = props
   const dialog = useRef<HTMLDialogElement>(null)
   const title = useId()
@@ -115,7 +120,7 @@ export function ActionDialog(props: ActionDialogProps) {
     <dialog ref={dialog} aria-labelledby={title} onClose={onClose}>
       <form onSubmit={submit}>
         <h2 id={title}>
-          {verb}
+          {question}
           {object !== '' && (
             <>
               {' '}
@@ -165,7 +170,7 @@ export function ActionDialog(props: ActionDialogProps) {
           </button>
           <button
             type="submit"
-            className="primary"
+            className={isDangerous ? 'danger' : 'primary'}
             aria-disabled={action.isPending || !isReady || isBlocked}
           >
             {action.isPending ? 'One moment…' : verb}

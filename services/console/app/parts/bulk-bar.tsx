@@ -74,6 +74,11 @@ export function BulkBar({ session, query, processes, runs, onClear }: BulkBarPro
           <Outside text={all.message} />
         </span>
       )}
+      {blocked !== undefined && (
+        <span className="muted" aria-hidden="true">
+          {blocked}
+        </span>
+      )}
       <span className="buttons">
         {ACTIONS.map((action) => (
           <BulkButton

@@ -79,8 +79,8 @@ export function BulkButton(props: BulkButtonProps) {
       label={label}
       blocked={blocked}
       subject={JSON.stringify([scopeToCount, rate])}
-      object={isReady ? `${count.Done} of ${scope.process}` : `runs of ${scope.process}`}
-      {...(isDataRejected && action === 'resume' && { className: 'plain' })}
+      {...(action === 'cancel' && { question: 'Cancel', isDangerous: true })}
+      object={`${isReady ? counted(count.Done, 'run') : 'runs'} of ${scope.process}`}
       consequence={
         isDataRejected && action !== 'cancel'
           ? `${CONSEQUENCES[action]} ${REJECTED_AGAIN}`

@@ -75,7 +75,8 @@ export function actionsOn(
       action,
       verb,
       blocked: roleReason(session) ?? run.Blocked[action],
-      object: `${id}, run ${run.ReplayID}`,
+      object: `run ${run.ReplayID} of ${id}`,
+      ...(action === 'cancel' && { question: 'Cancel', isDangerous: true }),
       consequence: consequenceOf(action, run),
       reason: action === 'settle' ? 'required' : 'optional',
       act: (form, key) => act(action, form, key),
@@ -98,11 +99,7 @@ export function RunActions({ run, session }: RunActionsProps) {
       {run.Broken !== null && <ConnectButton session={session} company={run.Broken} isPrimary />}
       {run.DataRejected && copy.button}
       {actions.map((offered) => (
-        <ActionButton
-          key={offered.action}
-          {...offered}
-          {...(run.DataRejected && offered.action === 'resume' && { className: 'plain' })}
-        />
+        <ActionButton key={offered.action} {...offered} />
       ))}
       <RunMenu session={session} run={run}>
         {!run.DataRejected && copy.button}
