@@ -74,7 +74,7 @@ describe('the pages of the console without data and without services', () => {
 
     it('the page Health shows of each service the reason and since when it has not responded', async () => {
       await page.goto(`${at.url}/services`)
-      const replica = page.getByRole('region', { name: 'coordinator' }).getByRole('article')
+      const replica = page.getByRole('row').filter({ hasText: 'coordinator' })
       await replica.getByText('Does not respond').waitFor()
       expect(await replica.textContent()).toContain('ECONNREFUSED')
       const since = await replica.locator('time').first().getAttribute('datetime')

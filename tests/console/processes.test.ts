@@ -81,7 +81,7 @@ describe('the page Processes and the page of dead letters in the console', () =>
     const state = page.getByRole('region', { name: 'State' })
     await state.getByText('the schedule yearly, requests').waitFor()
     await state.getByText('at most 10, with pauses of').waitFor()
-    await page.getByRole('region', { name: 'Steps' }).getByRole('row').nth(1).waitFor()
+    await page.getByRole('region', { name: 'Steps' }).getByText('note', { exact: true }).waitFor()
     await page.getByText('The process accepts any data.').waitFor()
     await page
       .getByRole('region', { name: 'Latest runs' })

@@ -19,7 +19,7 @@ setInterval(() => {
 /** Returns the server's time in whole seconds; the component is rendered again each second. */
 export const useSeconds = (): number => tick.use(serverSeconds)
 
-/** Returns a duration as text, such as `12 s`, `4 min`, `3 h 12 min` or `27 days`. */
+/** Returns a duration as text, such as `12 s`, `4 min`, `3 h 12 min`, `27 days` or `5 years`. */
 export function duration(totalSeconds: number): string {
   const whole = Math.max(0, Math.round(totalSeconds))
   if (whole < 60) return `${whole} s`
@@ -27,7 +27,8 @@ export function duration(totalSeconds: number): string {
   if (minutes < 60) return `${minutes} min`
   const hours = Math.floor(minutes / 60)
   if (hours < 48) return minutes % 60 === 0 ? `${hours} h` : `${hours} h ${minutes % 60} min`
-  return `${Math.floor(hours / 24)} days`
+  const days = Math.floor(hours / 24)
+  return days < 730 ? `${days} days` : `${Math.floor(days / 365)} years`
 }
 
 /** Returns a number of bytes as text, such as `812 KB` or `1.2 MB`. */

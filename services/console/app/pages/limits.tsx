@@ -54,7 +54,7 @@ function Fleet({ view }: { readonly view: LimitsView }) {
         <div>
           <dt>
             <State tone={Resting > 0 ? 'warn' : 'quiet'} glyph="‖">
-              Rest after a 429
+              Cool-down after a 429
             </State>
           </dt>
           <dd className={Resting > 0 ? undefined : 'muted'}>{Resting}</dd>

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query'
-import { type ReactNode, useEffect } from 'react'
+import { Fragment, type ReactNode, useEffect } from 'react'
 import type { ProcessPageView } from '../../src/contracts/processes.ts'
 import type { RunsView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
@@ -77,32 +77,44 @@ function Parts({
   readonly view: ProcessPageView
 }) {
   const { Process: process, Queues, Schedules } = view
-  const versions = process.Versions?.Items.filter(({ Unfinished }) => Unfinished > 0) ?? []
+  const unfinished = process.Versions?.Items.filter(({ Unfinished }) => Unfinished > 0) ?? []
+  const versions = unfinished.some(({ Version }) => Version !== null) ? unfinished : []
   return (
     <>
       <ProcessState session={session} view={view} />
       <section className="panel" aria-labelledby="steps">
         <h2 id="steps">Steps</h2>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Step</th>
-              <th scope="col">Due now</th>
-              <th scope="col">Oldest</th>
-            </tr>
-          </thead>
-          <tbody>
-            {Queues.map(({ Step, Due, OldestSeconds }) => (
-              <tr key={Step}>
-                <td className="outside">
-                  <Outside text={Step} />
-                </td>
-                <td>{Due === 0 ? '—' : numberText(Due)}</td>
-                <td>{Due === 0 ? '—' : duration(OldestSeconds)}</td>
-              </tr>
+        {Queues.every(({ Due }) => Due === 0) ? (
+          <p className="outside">
+            {Queues.map(({ Step }, index) => (
+              <Fragment key={Step}>
+                {index > 0 && ' → '}
+                <Outside text={Step} />
+              </Fragment>
             ))}
-          </tbody>
-        </table>
+          </p>
+        ) : (
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Step</th>
+                <th scope="col">Due now</th>
+                <th scope="col">Oldest</th>
+              </tr>
+            </thead>
+            <tbody>
+              {Queues.map(({ Step, Due, OldestSeconds }) => (
+                <tr key={Step}>
+                  <td className="outside">
+                    <Outside text={Step} />
+                  </td>
+                  <td>{Due === 0 ? '—' : numberText(Due)}</td>
+                  <td>{Due === 0 ? '—' : duration(OldestSeconds)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        )}
       </section>
       {Schedules.length > 0 && (
         <section className="panel" aria-labelledby="schedules">

@@ -33,7 +33,7 @@ export function ProcessesPage() {
                   State
                 </th>
                 <th scope="col">Runs</th>
-                <th scope="col" className="wide">
+                <th scope="col" className="wide starts">
                   Started by
                 </th>
               </tr>

@@ -1,9 +1,10 @@
 import { useMutation, useQuery } from '@tanstack/react-query'
+import { Fragment } from 'react'
 import type { IntegrityView, ReplicaView, ServicesView } from '../../src/contracts/services.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { readState } from '../live.ts'
-import { duration, full, useSeconds } from '../clock.ts'
+import { duration, full, sizeText, useSeconds } from '../clock.ts'
 import { copy } from '../copy.ts'
 import { Ago } from '../parts/ago.tsx'
 import { BlockableButton, roleReason } from '../parts/blockable-button.tsx'
@@ -38,6 +39,13 @@ export function ServicesPage({ session }: { readonly session: SessionView }) {
   const services = data?.Services ?? []
   const replicas = services.flatMap(({ Replicas }) => Replicas)
   const ready = replicas.filter(({ State: state }) => state === 'ready').length
+  // The services of the embedded host have started at the same time, because they are one process.
+  const [first] = replicas
+  const isOneProcess =
+    replicas.length > 1 &&
+    first !== undefined &&
+    first.StartedAt !== null &&
+    replicas.every(({ StartedAt }) => StartedAt === first.StartedAt)
   return (
     <>
       <h1 tabIndex={-1}>Health</h1>
@@ -45,16 +53,54 @@ export function ServicesPage({ session }: { readonly session: SessionView }) {
         {replicas.length === 0
           ? 'The services are being checked.'
           : `${ready} of ${replicas.length} replicas ready. Every service is checked every three seconds.`}
+        {isOneProcess && first.StartedAt !== null && (
+          <>
+            {' '}
+            All run in one process: version {first.Version}, up for <Up since={first.StartedAt} />,{' '}
+            {sizeText(first.MemoryBytes ?? 0)} of memory, event loop delay {first.LagMs} ms.
+          </>
+        )}
       </p>
-      {services.map(({ Name, Replicas }) => (
-        <section key={Name} className="panel" aria-labelledby={`service-${Name}`}>
-          <h2 id={`service-${Name}`}>{Name}</h2>
-          <p className="muted">{PURPOSES[Name]}</p>
-          {Replicas.map((replica) => (
-            <Replica key={replica.Address} replica={replica} />
-          ))}
-        </section>
-      ))}
+      {services.length > 0 && (
+        <div className="panel flush">
+          <table aria-label="Services">
+            <thead>
+              <tr>
+                <th scope="col">Service</th>
+                <th scope="col">State</th>
+                {!isOneProcess && (
+                  <>
+                    <th scope="col" className="figure wide">
+                      Version
+                    </th>
+                    <th scope="col" className="figure wide">
+                      Up
+                    </th>
+                    <th scope="col" className="figure wide">
+                      Event loop delay
+                    </th>
+                    <th scope="col" className="figure wide">
+                      Memory
+                    </th>
+                  </>
+                )}
+              </tr>
+            </thead>
+            <tbody>
+              {services.flatMap(({ Name, Replicas }) =>
+                Replicas.map((replica) => (
+                  <Replica
+                    key={`${Name} ${replica.Address}`}
+                    name={Name}
+                    replica={replica}
+                    isOneProcess={isOneProcess}
+                  />
+                )),
+              )}
+            </tbody>
+          </table>
+        </div>
+      )}
       <Integrity session={session} />
       <section className="panel" aria-labelledby="doctor">
         <h2 id="doctor">Backends</h2>
@@ -73,82 +119,87 @@ export function ServicesPage({ session }: { readonly session: SessionView }) {
   )
 }
 
-function Replica({ replica }: { readonly replica: ReplicaView }) {
+interface ReplicaProps {
+  readonly name: string
+  readonly replica: ReplicaView
+  /** Whether all services run in one process, whose figures are shown above the table. */
+  readonly isOneProcess: boolean
+}
+
+function Replica({ name, replica, isOneProcess }: ReplicaProps) {
   const { tone, text } = STATES[replica.State]
+  const { ClockOffsetMs: offsetMs } = replica
+  const up = replica.Dependencies.filter(({ Status }) => Status === 'up')
   return (
-    <article className="replica">
-      <header>
+    <tr>
+      <td className="outside">
+        <strong>{name}</strong>
+        <div>
+          <code>{replica.Address}</code>
+        </div>
+        <div className="muted">{PURPOSES[name]}</div>
+      </td>
+      <td className="outside">
         <State tone={tone}>{text}</State>
-        <code>{replica.Address}</code>
         {replica.State === 'unreachable' && (
-          <span className="muted">
+          <div className="muted">
             {replica.Reason}, <Ago time={replica.Since} prefix="for " />
-          </span>
+          </div>
         )}
-      </header>
-      {replica.Dependencies.length > 0 && (
-        <ul className="dependencies">
-          {replica.Dependencies.map((dependency) => (
-            <li key={dependency.Name}>
-              <State tone={dependency.Status === 'up' ? 'good' : 'bad'}>
+        {replica.Dependencies.filter(({ Status }) => Status !== 'up').map((dependency) => (
+          <div key={dependency.Name}>
+            <State tone="bad">
+              <Outside text={dependency.Name} />
+            </State>{' '}
+            <span className="muted">
+              <Outside text={dependency.Reason ?? ''} />,{' '}
+              <Ago time={dependency.Since} prefix="for " />
+            </span>
+          </div>
+        ))}
+        {up.length > 0 && (
+          <div className="muted">
+            uses{' '}
+            {up.map((dependency, index) => (
+              <Fragment key={dependency.Name}>
+                {index > 0 && ', '}
                 <Outside text={dependency.Name} />
-              </State>
-              {dependency.Status !== 'up' && (
-                <span className="muted">
-                  <Outside text={dependency.Reason ?? ''} />,{' '}
-                  <Ago time={dependency.Since} prefix="for " />
-                </span>
-              )}
-              {dependency.Notes.map((note) => (
-                <span key={note} className="muted">
-                  <Outside text={note} />
-                </span>
-              ))}
-            </li>
-          ))}
-        </ul>
-      )}
-      <Figures replica={replica} />
-    </article>
+              </Fragment>
+            ))}
+          </div>
+        )}
+        {replica.Dependencies.flatMap(({ Notes }) => Notes).map((note) => (
+          <div key={note} className="muted">
+            <Outside text={note} />
+          </div>
+        ))}
+        {offsetMs !== null && offsetMs !== 0 && (
+          <div>
+            <State tone="warn">Its clock is {Math.round(offsetMs / 1_000)} s off</State>
+          </div>
+        )}
+      </td>
+      {!isOneProcess && <Figures replica={replica} />}
+    </tr>
   )
 }
 
-function Figures({ replica }: { readonly replica: ReplicaView }) {
-  const seconds = useSeconds()
-  const { Version, StartedAt, LagMs, MemoryBytes, ClockOffsetMs } = replica
-  if (StartedAt === null) return null
+function Figures({
+  replica: { Version, StartedAt, LagMs, MemoryBytes },
+}: Pick<ReplicaProps, 'replica'>) {
   return (
-    <dl className="figures">
-      <div>
-        <dt>Version</dt>
-        <dd>{Version ?? '—'}</dd>
-      </div>
-      <div>
-        <dt>Up</dt>
-        <dd title={`since ${full(StartedAt)}`}>
-          {duration(seconds - Date.parse(StartedAt) / 1_000)}
-        </dd>
-      </div>
-      <div>
-        <dt>Event loop delay</dt>
-        <dd>{LagMs === null ? '—' : `${LagMs} ms`}</dd>
-      </div>
-      <div>
-        <dt>Memory</dt>
-        <dd>{MemoryBytes === null ? '—' : `${Math.round(MemoryBytes / 1_048_576)} MB`}</dd>
-      </div>
-      <div>
-        <dt>Clock</dt>
-        <dd>
-          {ClockOffsetMs === null
-            ? '—'
-            : ClockOffsetMs === 0
-              ? 'agrees'
-              : `${Math.round(ClockOffsetMs / 1_000)} s off`}
-        </dd>
-      </div>
-    </dl>
+    <>
+      <td className="wide outside">{Version ?? '—'}</td>
+      <td className="wide">{StartedAt === null ? '—' : <Up since={StartedAt} />}</td>
+      <td className="wide">{LagMs === null ? '—' : `${LagMs} ms`}</td>
+      <td className="wide">{MemoryBytes === null ? '—' : sizeText(MemoryBytes)}</td>
+    </>
   )
+}
+
+function Up({ since }: { readonly since: string }) {
+  const seconds = useSeconds()
+  return <span title={`since ${full(since)}`}>{duration(seconds - Date.parse(since) / 1_000)}</span>
 }
 
 function Integrity({ session }: { readonly session: SessionView }) {

@@ -17,6 +17,14 @@ export interface ChartProps {
   readonly times: readonly number[]
 }
 
+/** The names of series that do not explain themselves. */
+const NAMES: Readonly<Record<string, string>> = {
+  later: 'asks again',
+  held: 'in a cool-down',
+  p50: 'median',
+  p95: '95th percentile',
+}
+
 const highestOf = (...series: readonly ChartSeries[]): number =>
   Math.max(0, ...series.flatMap(({ Points }) => Points.map((point) => point ?? 0)))
 
@@ -24,7 +32,10 @@ const highestOf = (...series: readonly ChartSeries[]): number =>
 export function Chart({ chart, series, times }: ChartProps) {
   const { Title, Unit, Unavailable } = chart
   const title = useId()
-  const known = (series ?? []).filter(({ Points }) => Points.some((point) => point !== null))
+  const all = (series ?? []).filter(({ Points }) => Points.some((point) => point !== null))
+  // Lines that stay at zero say nothing beside others.
+  const present = all.filter((one) => highestOf(one) > 0)
+  const known = present.length > 0 ? present : all
   const lines = known
     .toSorted((one, other) => highestOf(other) - highestOf(one))
     .slice(0, MAX_LINES)
@@ -81,7 +92,8 @@ export function Chart({ chart, series, times }: ChartProps) {
                 <svg viewBox="0 0 20 8" aria-hidden="true">
                   <path className={`line series-${index}`} d="M1 4H19" />
                 </svg>
-                <Outside text={Name} /> <strong>{valueText(Points.at(-1) ?? null, Unit)}</strong>
+                <Outside text={NAMES[Name] ?? Name} />{' '}
+                <strong>{valueText(Points.at(-1) ?? null, Unit)}</strong>
               </li>
             ))}
             {known.length > lines.length && (
@@ -114,7 +126,7 @@ function Values({ chart, lines, times }: ValuesProps) {
               <th scope="col">Time</th>
               {lines.map(({ Name }) => (
                 <th key={Name} scope="col" className="outside">
-                  <Outside text={Name} />
+                  <Outside text={NAMES[Name] ?? Name} />
                 </th>
               ))}
             </tr>
