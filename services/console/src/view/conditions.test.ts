@@ -140,9 +140,10 @@ describe('the conditions of the page Now', () => {
     expect(rejected('http_503')).toMatchObject({ Kind: 'resume_runs', DataRejected: false })
   })
 
-  it('runs that wait for a slot of their process cause no condition, but runs that wait for a company do', () => {
+  it('runs that wait for a slot of their process or for an event cause no condition, but runs that wait for a company do', () => {
     const waiting = { ...group, status: 'Waiting', errorClass: null }
-    expect(names(withGroups({ ...waiting, waitingFor: 'concurrency' }))).toEqual([])
+    for (const waitingFor of ['concurrency', 'event:approved'])
+      expect(names(withGroups({ ...waiting, waitingFor }))).toEqual([])
     expect(
       conditionsOf(
         withGroups({ ...waiting, waitingFor: 'ACC-1' }, { ...waiting, waitingFor: 'ACC-2' }),

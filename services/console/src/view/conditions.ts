@@ -135,7 +135,10 @@ function companiesText(
 const runsWaitingForCompanies = ({ processes: all }: Installation): readonly RunGroup[] =>
   (all ?? [])
     .flatMap(({ groups }) => groups ?? [])
-    .filter(({ waitingFor }) => waitingFor !== null && waitingFor !== 'concurrency')
+    .filter(
+      ({ waitingFor }) =>
+        waitingFor !== null && waitingFor !== 'concurrency' && !waitingFor.startsWith('event:'),
+    )
 
 const faultTime = (fault: CredentialView['Fault']): readonly number[] =>
   fault === undefined ? [] : [Date.parse(fault.Since ?? fault.At)]
