@@ -237,6 +237,8 @@ describe('the page of a run in the console', () => {
     await page.getByRole('link', { name: 'Data', exact: true }).click()
     await page.getByText('State of report').waitFor()
     expect(await page.locator('#data').textContent()).toContain('state-of-round-6')
+  })
+
   it('a step that polls is shown as waiting, with its last response and the time of the next request', async () => {
     at.fake.add(['polls'], {
       Status: 'Retrying',
