@@ -12,6 +12,7 @@ const PROCESS = {
   Reason: null,
   Version: null,
   BuiltIn: false,
+  On: [],
 }
 
 let coordinator: FakeService
