@@ -16,9 +16,12 @@ const parsesOwnText: ReadonlySet<string> = new Set([
   'packages/shared/src/observability/checks/migrations.ts',
   // The manifest and the lock file of the operator's own folder.
   'host/src/commands/init.ts',
+  // The manifests of installed packages, for their licences.
+  'services/console/src/build-app.ts',
   // Log lines and responses of this process.
   'host/src/run-dev.ts',
   'host/src/story.ts',
+  'host/src/testing/sandbox.ts',
   'host/src/testing/test-host.ts',
   'packages/shared/src/observability/terminal-log.ts',
   // What JSON.stringify has returned in the same file.
