@@ -77,6 +77,6 @@ export function stepsBefore(
     ...(repository === undefined
       ? ['name the repository in package.json: npm compares it with the provenance']
       : []),
-    'register the name integration-host: nobody has, so until then anyone may publish another package under it',
+    'register the name integration-host: until it is registered, another publisher can take it',
   ]
 }

@@ -94,7 +94,7 @@ const REMEDIES: Readonly<Record<string, string>> = {
   '2500':
     'The data names an object that the company does not have. Queue a copy with an existing one.',
   '5010':
-    'Somebody has changed the object in the meantime. Replay the run, so that it reads the object again.',
+    'The object was changed in the meantime. Replay the run, so that it reads the object again.',
   '6140':
     'Another document has this number. Queue a copy with another number, or allow duplicate numbers in the settings of the company and resume.',
   '6210':

@@ -45,11 +45,15 @@ const LOOK_MS = 1_000
 export function startSignalIntake(deps: SignalIntakeDeps): MessageIntake {
   const { runActions, clock, absentMs = ABSENT_MS } = deps
   const shutdown = new AbortController()
-  const pause = (ms: number): Promise<void> =>
-    new Promise((resolve) => {
-      const timer = clock.setTimeout(resolve, ms)
-      shutdown.signal.addEventListener('abort', () => (timer[Symbol.dispose](), resolve()))
-    })
+  const pause = async (ms: number): Promise<void> => {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const end = (): void => resolve()
+    const timer = clock.setTimeout(end, ms)
+    shutdown.signal.addEventListener('abort', end)
+    await promise
+    timer[Symbol.dispose]()
+    shutdown.signal.removeEventListener('abort', end)
+  }
   async function send(process: string, message: StartMessage): Promise<string | null> {
     const read = readObject(message.content)
     if ('reason' in read) return read.reason

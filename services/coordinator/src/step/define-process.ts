@@ -96,18 +96,20 @@ type NamedStep = readonly [name: string, run: AnyStep]
  * Returns a definition with these steps, to which further steps can be added. `defineProcess` and `.step` return it.
  */
 function chained(name: string, options: ProcessOptions, steps: readonly NamedStep[]): unknown {
+  const requireNew = (added: string): void => {
+    if (steps.some(([known]) => known === added))
+      throw new TypeError(`process ${name} has two steps ${added}`)
+  }
   return {
     ...(steps.length === 0 ? { name } : definitionOf(name, options, steps)),
     step(added: string, run: AnyStep, stepOptions: Partial<AnyStep> = {}) {
       requireStep(name, added, run)
-      if (steps.some(([known]) => known === added))
-        throw new TypeError(`process ${name} has two steps ${added}`)
+      requireNew(added)
       requireMembers(stepOptions, STEP_MEMBERS, `step ${added} of ${name}`)
       return chained(name, options, [...steps, [added, withOptions(run, stepOptions)]])
     },
     event(added: string, eventOptions: EventOptions = {}) {
-      if (steps.some(([known]) => known === added))
-        throw new TypeError(`process ${name} has two steps ${added}`)
+      requireNew(added)
       return chained(name, options, [...steps, [added, eventStep(name, added, eventOptions)]])
     },
   }

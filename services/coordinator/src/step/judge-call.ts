@@ -2,6 +2,7 @@
 import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
 import { DOCUMENT_LIMITS, jsonExcess, parseJson } from '@integration-host/shared/json'
 import {
+  type ProviderFault,
   providerFaultClasses,
   providerReason,
 } from '@integration-host/shared/provider-profile/provider-fault'
@@ -117,8 +118,10 @@ export async function judgeCall(
   }
   const body = outcome.kind === 'too_large' ? '' : normalizedText(outcome.body)
   const response = { status: outcome.status, body }
-  if (credential !== undefined && verdict !== 'retry') {
-    const failed = providerFailure(response, what, gateway)
+  const answered = `${what} responded with ${outcome.status}`
+  const fault = credential === undefined ? null : gateway.faultOf(body)
+  if (fault !== null && verdict !== 'retry') {
+    const failed = providerFailure(fault, response, answered)
     if (failed !== null) return failed
   }
   if (outcome.kind === 'answered' && outcome.inPlaceOfJson !== undefined)
@@ -132,8 +135,6 @@ export async function judgeCall(
       retryAfterMs: parseRetryAfter(outcome.retryAfter, now()),
     }
   if (verdict === 'completed') return response
-  const answered = `${what} responded with ${outcome.status}`
-  const fault = credential === undefined ? null : gateway.faultOf(body)
   const error = shortText(fault === null ? answered : providerReason(fault, answered))
   if (credential !== undefined && outcome.status === FAILED_DEPENDENCY)
     return { kind: 'waiting', credential, error: `${error}: ${credential} is faulted` }
@@ -160,12 +161,15 @@ export async function judgeCall(
  * matters because providers use unspecific statuses for errors that only a person can fix: Intuit reports an ended
  * subscription with 400, and may report an error with 200.
  */
-function providerFailure(response: Response, what: string, gateway: Gateway): EarlyOutcome | null {
-  const fault = gateway.faultOf(response.body)
+function providerFailure(
+  fault: ProviderFault,
+  response: Response,
+  answered: string,
+): EarlyOutcome | null {
   const isSuccess = response.status < 300
-  const faultClass = fault?.class ?? (isSuccess ? 'provider_fault' : null)
-  if (fault === null || faultClass === null) return null
-  const reason = providerReason(fault, `${what} responded with ${response.status}`)
+  const faultClass = fault.class ?? (isSuccess ? 'provider_fault' : null)
+  if (faultClass === null) return null
+  const reason = providerReason(fault, answered)
   const { remedy } = providerFaultClasses[faultClass]
   return {
     kind: 'failed',

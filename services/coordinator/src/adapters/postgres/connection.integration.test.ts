@@ -31,6 +31,26 @@ describe('a connection to the database of the coordinator', () => {
     expect(left).toEqual([])
   })
 
+  it('a constraint that could not be validated, because its table was locked, is validated at the next start', async () => {
+    await using database = await createDatabase()
+    const { sql } = database
+    const start = async (): Promise<void> => {
+      await using connection = watched((about) => connectPostgres(new Secret(database.url), about))
+      await connection.ready()
+    }
+    const left = () => sql`select conname from pg_constraint where not convalidated`
+    await start()
+    await sql`alter table "Order_Item" drop constraint "Order_Item_Status",
+      add constraint "Order_Item_Status" check ("Status" <> '') not valid`
+    await sql.begin(async (tx) => {
+      await tx`lock table "Order_Item" in share update exclusive mode`
+      await start()
+    })
+    expect(await left()).toEqual([{ conname: 'Order_Item_Status' }])
+    await start()
+    expect(await left()).toEqual([])
+  })
+
   it('the pool closes at shutdown without waiting for the migration lock that another coordinator replica holds', async () => {
     await using own = await createDatabase()
     const replica = await own.sql.reserve()

@@ -34,7 +34,7 @@ export const MIGRATION_LOCK = 7_219_001
  */
 export async function migrate(sql: postgres.Sql): Promise<void> {
   const migrations = readMigrations(MIGRATIONS.folder)
-  const hasApplied = await sql.begin(async (tx) => {
+  await sql.begin(async (tx) => {
     // The migration has no time limit, because building an index, or waiting for another replica, may take long.
     await tx`set local statement_timeout = 0`
     await tx`set local lock_timeout = 0`
@@ -65,25 +65,32 @@ export async function migrate(sql: postgres.Sql): Promise<void> {
       }
       await tx`insert into drizzle.__drizzle_migrations (hash, created_at) values (${hash}, ${at})`
     }
-    return last < (migrations.at(-1)?.at ?? -1)
   })
-  if (hasApplied) await validateConstraints(sql)
+  await validateConstraints(sql)
 }
+
+const LOCK_NOT_AVAILABLE = '55P03'
 
 /**
  * Checks the rows against the constraints that migrations have added without a check. Other statements go on meanwhile,
- * because the lock of a validation excludes only other changes of the table's definition and vacuum.
+ * because the lock of a validation excludes only other changes of the table's definition and vacuum. A constraint whose
+ * lock is not free stays for the next start, since new rows already satisfy it.
  */
 async function validateConstraints(sql: postgres.Sql): Promise<void> {
   const constraints = await sql<{ table: string; name: string }[]>`
     select conrelid::regclass::text as table, quote_ident(conname) as name
-    from pg_constraint where not convalidated and connamespace = current_schema()::regnamespace`
+    from pg_constraint where not convalidated and connamespace = current_schema()::regnamespace
+      and starts_with(conname, 'Order_')`
   for (const { table, name } of constraints)
-    await sql.begin(async (tx) => {
-      await tx`set local statement_timeout = 0`
-      await tx`set local lock_timeout = '2s'`
-      await tx.unsafe(`alter table ${table} validate constraint ${name}`)
-    })
+    await sql
+      .begin(async (tx) => {
+        await tx`set local statement_timeout = 0`
+        await tx`set local lock_timeout = '2s'`
+        await tx.unsafe(`alter table ${table} validate constraint ${name}`)
+      })
+      .catch((error: unknown) => {
+        if ((error as { code?: unknown } | null)?.code !== LOCK_NOT_AVAILABLE) throw error
+      })
 }
 
 /**
