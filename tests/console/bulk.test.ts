@@ -111,7 +111,7 @@ describe('bulk actions on runs in the console', () => {
     await failed(RUNS + 1)
     await page.getByRole('button', { name: 'Resume…' }).click()
     const dialog = page.getByRole('dialog')
-    await dialog.getByText('300 runs').waitFor()
+    await dialog.getByText('300 runs', { exact: true }).waitFor()
     await expectAccessible(page, 'bulk-dialog')
     await dialog.getByLabel('Runs a second').fill('100')
     await dialog.getByLabel('Reason').fill('the target is fixed')
