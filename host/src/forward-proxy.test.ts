@@ -25,15 +25,12 @@ import { COMPANY, connectCompany } from './story.ts'
 const CLIENT = { CLIENT_ID: 'client', CLIENT_SECRET: 'secret' }
 const PROCESS = `
   import { defineProcess } from 'integration-host'
-  export default defineProcess('Abroad', {
-    steps: {
-      target: (step) => step.execute({ url: 'http://target.test/in' }),
-      books: (step) => step.execute(
-        { url: '/v3/company/' + step.realm + '/companyinfo/' + step.realm },
-        { credential: 'ACC-' + step.realm },
-      ),
-    },
-  })`
+  export default defineProcess('Abroad')
+    .step('target', (step) => step.execute({ url: 'http://target.test/in' }))
+    .step('books', (step) => step.execute(
+      { url: '/v3/company/' + step.realm + '/companyinfo/' + step.realm },
+      { credential: 'ACC-' + step.realm },
+    ))`
 
 // Only the proxy resolves the host names of these tests. A request that is not sent through it therefore fails.
 describe('an installation in a network that only a forward proxy leaves', () => {

@@ -13,7 +13,7 @@ it('the embedded host starts despite an invalid process file, and prints example
     await writeFile(
       join(folder, 'good.ts'),
       `import { defineProcess } from 'integration-host'
-       export default defineProcess('Good', { steps: { one: (step) => step.complete() } })`,
+       export default defineProcess('Good').step('one', (step) => step.complete())`,
     )
     await writeFile(join(folder, 'broken.ts'), 'export default defineProcess(')
     await using host = startProcess([main, '--free-ports'], {

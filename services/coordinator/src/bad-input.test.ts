@@ -18,7 +18,7 @@ import {
   startFixture,
 } from '../test-support/fixture.ts'
 import { respondWith } from '../test-support/fake-target.ts'
-import { defineProcess } from './step/define-process.ts'
+import { processOf } from '../test-support/process-of.ts'
 import type { Step } from './step/step.ts'
 
 let backends: Backends
@@ -44,7 +44,7 @@ const tried = (
   handlers: Readonly<Record<string, (step: Step<string>) => unknown>>,
   stepTimeoutSeconds = 3,
 ) =>
-  defineProcess('Tried', {
+  processOf('Tried', {
     stepTimeoutSeconds,
     retry: { maxAttempts: 1 },
     steps: {
@@ -358,7 +358,7 @@ describe('changing a process that has active runs', () => {
   const act = (fixture: Fixture, action: string) =>
     fixture.call(`/processes/Changed/transactions/1/${action}`, { method: 'POST' })
   const changed = (steps: Record<string, (step: Step) => unknown>, version?: number) => [
-    defineProcess('Changed', {
+    processOf('Changed', {
       retry: { baseMs: 1 },
       steps,
       ...(version !== undefined && { version }),

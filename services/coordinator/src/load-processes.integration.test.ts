@@ -29,7 +29,7 @@ describe('a coordinator whose PROCESSES names a folder', () => {
   const start = (env: Readonly<Record<string, string>> = {}): StartedProcess =>
     startProcess([main], { env: { ...environmentOf(backends), PROCESSES: folder, ...env } })
   const good = `import { defineProcess } from 'integration-host'
-    export default defineProcess('Good', { steps: { one: (step) => step.complete(step.initialData) } })`
+    export default defineProcess('Good').step('one', (step) => step.complete(step.initialData))`
 
   it('a coordinator runs the processes that it can load, and reports a faulty file in its log, /health/ready and a metric', async () => {
     await put('good.ts', good)

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type Backends, type Fixture, openBackends, startFixture } from '../test-support/fixture.ts'
-import { defineProcess } from './step/define-process.ts'
+import { processOf } from '../test-support/process-of.ts'
 import type { Step } from './step/step.ts'
 
 const MARKER = 'business data'
@@ -14,7 +14,7 @@ const [k1, k2] = [key('k1'), key('k2')]
 const first = (step: Step<{ note: string }>) => step.complete({ note: step.initialData.note })
 const second = (step: Step<{ note: string }, typeof first>) =>
   step.complete(`${step.initialData.note}, ${step.previous.data.note}`)
-const noted = defineProcess('Noted', { steps: { first, second } })
+const noted = processOf('Noted', { steps: { first, second } })
 
 describe('a coordinator with PAYLOAD_KEYS', () => {
   let backends: Backends

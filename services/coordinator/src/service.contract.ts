@@ -20,7 +20,7 @@ import {
 } from '../test-support/fixture.ts'
 import { startFakeInternet } from '../test-support/fake-internet.ts'
 import { respondWith } from '../test-support/fake-target.ts'
-import { defineProcess } from './step/define-process.ts'
+import { processOf } from '../test-support/process-of.ts'
 import type { ProcessDefinition } from './step/definition.ts'
 import type { ProcessOptions } from './step/process-options.ts'
 import type { Step } from './step/step.ts'
@@ -77,7 +77,7 @@ export function coordinatorContract(
     ) => {
       processName = 'Trial'
       const second = (step: Step) => void step.complete()
-      return [defineProcess('Trial', { ...options, steps: { first, second } })]
+      return [processOf('Trial', { ...options, steps: { first, second } })]
     }
     afterEach(() => (processName = 'OrderProcess'))
     const csvFiles = async (id: string): Promise<string[]> =>
@@ -299,7 +299,7 @@ export function coordinatorContract(
         const second = (step: Step<string, typeof first>) => void step.complete(step.previous.data)
         const steps = { first, second } as const
         const host = await start({
-          processes: [defineProcess('Trial', { retry: { maxAttempts: 1 }, steps })],
+          processes: [processOf('Trial', { retry: { maxAttempts: 1 }, steps })],
         })
         host.target.on('/charges', respondWith(500))
         const id = fresh()

@@ -2,7 +2,7 @@ import type { MetricsSummary } from '@integration-host/shared/contracts/metrics-
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Backends, openBackends, startFixture } from '../test-support/fixture.ts'
-import { defineProcess } from './step/define-process.ts'
+import { processOf } from '../test-support/process-of.ts'
 import type { Step } from './step/step.ts'
 
 let backends: Backends
@@ -11,7 +11,7 @@ beforeAll(async () => {
 })
 afterAll(() => backends[Symbol.asyncDispose]())
 
-const process = defineProcess('Measured', {
+const process = processOf('Measured', {
   retry: { maxAttempts: 1 },
   steps: {
     good: (step: Step<string>) => step.complete(),
@@ -87,7 +87,7 @@ describe('the metrics of the coordinator', () => {
   })
 
   it('coordinator_steps_total counts the last failed attempt of a step as failed, and earlier failed attempts as retry', async () => {
-    const unlucky = defineProcess('Unlucky', {
+    const unlucky = processOf('Unlucky', {
       retry: { maxAttempts: 2, baseMs: 1 },
       steps: {
         only: () => {

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { defineProcess } from '../src/step/define-process.ts'
+import { processOf } from './process-of.ts'
 import { defineStep, type Step } from '../src/step/step.ts'
 
 const Charge = z.object({ charge: z.string() })
@@ -27,7 +27,7 @@ const charge = defineStep(
 
 const receipt = (step: Step<string, typeof charge>) => step.complete(step.previous.data.charge)
 
-export const chargeProcess = defineProcess('Charge', {
+export const chargeProcess = processOf('Charge', {
   retry: { baseMs: 10 },
   steps: { charge, receipt },
 })

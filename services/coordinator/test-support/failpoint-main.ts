@@ -33,6 +33,7 @@ import { type CursorRow, CURSORS } from '../src/change-feed/change-cursors.ts'
 import type { ConnectedCompanies } from '../src/company/connected-companies.ts'
 import { readConfig } from '../src/config.ts'
 import { defineProcess } from '../src/step/define-process.ts'
+import { processOf } from './process-of.ts'
 import type { ProcessDefinition } from '../src/step/definition.ts'
 import type { Step } from '../src/step/step.ts'
 import { startCoordinator } from '../src/service.ts'
@@ -178,7 +179,7 @@ const busWithFailpoints = (bus: MessageBus): MessageBus => ({
  * Calls a company through the gateway. It has the name of the order process, so that the tests also remove the queues
  * of this process.
  */
-const companyProcess = defineProcess('OrderProcess', {
+const companyProcess = processOf('OrderProcess', {
   steps: {
     order: (step: Step) =>
       step.execute(
@@ -191,7 +192,7 @@ const companyProcess = defineProcess('OrderProcess', {
 })
 
 /** A process whose first step completes the run. */
-const shortProcess = defineProcess('OrderProcess', {
+const shortProcess = processOf('OrderProcess', {
   steps: {
     order: (step: Step) => step.setStatus('Completed'),
     report: (step: Step) => void step.complete(),
@@ -199,7 +200,7 @@ const shortProcess = defineProcess('OrderProcess', {
   },
 })
 
-const changesProcess = defineProcess('OrderProcess', {
+const changesProcess = processOf('OrderProcess', {
   on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create', 'update', 'delete'] }],
   steps: {
     order: (step: Step) => step.setStatus('Completed'),

@@ -4,7 +4,7 @@ import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import { intuit } from '@integration-host/shared/provider-profile/intuit'
 import { createMemoryTargetCalls } from '../src/adapters/memory/target-calls.ts'
 import { createCoolDowns } from '../src/step/cool-downs.ts'
-import { defineProcess } from '../src/step/define-process.ts'
+import { processOf } from './process-of.ts'
 import type { CallOutcome, CallRequest } from '../src/step/http-call.ts'
 import type { StepProcess } from '../src/step/entered.ts'
 import type { StepDeps } from '../src/step/perform-step.ts'
@@ -63,7 +63,7 @@ export const answered = (
 export const TRACE_ID = '4bf92f3577b34da6a3ce929d0e0e4736'
 export const TRACEPARENT = `00-${TRACE_ID}-00f067aa0ba902b7-01`
 
-const anyProcess = defineProcess('P', { steps: { first: () => null, second: () => null } })
+const anyProcess = processOf('P', { steps: { first: () => null, second: () => null } })
 
 /** A clock whose time never advances, although its timers expire as usual. */
 export const stoppedClock: Clock = { ...systemClock, now: () => 0 }

@@ -81,8 +81,7 @@ export function createChangeFeed({
     // of a company was read.
     retention: { completedDays: 7 },
     schedules: [{ name: SWEEP_SCHEDULE, cron: '17 3 * * *', each: 'company' }],
-    steps: { [STEP]: () => null },
-  })
+  }).step(STEP, (step) => step.complete())
 
   async function sweep(realm: string, requests: FeedRequests): Promise<StepOutcome> {
     const cursor = await cursors.beginCursor(realm)

@@ -19,6 +19,7 @@ import {
 } from '../../test-support/fixture.ts'
 import { ProviderChange } from '../step/change-trigger.ts'
 import { defineProcess } from '../step/define-process.ts'
+import { processOf } from '../../test-support/process-of.ts'
 import type { Step } from '../step/step.ts'
 
 const complete = (step: Step): void => void step.complete()
@@ -26,7 +27,7 @@ export const sale = defineProcess('Sale', {
   on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create', 'update'] }],
   input: ProviderChange,
 }).step('sell', (step) => step.complete())
-export const refund = defineProcess('Refund', {
+export const refund = processOf('Refund', {
   on: [{ provider: 'intuit', entity: 'Payment', operations: ['void'] }],
   steps: { refund: complete },
 })
@@ -300,7 +301,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
     })
 
     it('a change starts one run of each process whose member `on` names the change', async () => {
-      const audit = defineProcess('Refund', { on: sale.on, steps: { refund: complete } })
+      const audit = processOf('Refund', { on: sale.on, steps: { refund: complete } })
       const host = await start({ processes: [sale, audit] })
       await isConsumed(host, 'Refund')
       const event = changeEvent()
@@ -310,7 +311,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
     })
 
     it('the coordinator declares no queue on.<Process> for a process without the member `on`', async () => {
-      const host = await start({ processes: [defineProcess('Refund', { steps: { a: complete } })] })
+      const host = await start({ processes: [processOf('Refund', { steps: { a: complete } })] })
       const other = await start({ processes: [sale], source: host.source, bus: host.bus })
       await isConsumed(other)
       expect(await host.bus.depth(onQueue('Refund'))).toBeNull()

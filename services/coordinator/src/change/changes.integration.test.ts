@@ -16,13 +16,13 @@ import {
   sale,
 } from './changes.contract.ts'
 import { createSubscriptions } from './subscriptions.ts'
-import { defineProcess } from '../step/define-process.ts'
+import { processOf } from '../../test-support/process-of.ts'
 import type { ProcessDefinition } from '../step/definition.ts'
 import type { Step } from '../step/step.ts'
 
 changesContract('real')
 
-const newer = defineProcess('Sale', {
+const newer = processOf('Sale', {
   on: [{ provider: 'intuit', entity: 'Invoice', operations: ['update', 'delete'] }],
   steps: { sell: (step: Step): void => void step.complete() },
 })

@@ -21,7 +21,7 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
-import { defineProcess } from '../step/define-process.ts'
+import { processOf } from '../../test-support/process-of.ts'
 import type { Step } from '../step/step.ts'
 
 const keys = [
@@ -49,7 +49,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       await backends[Symbol.asyncDispose]()
     })
 
-    const sale = defineProcess('Sale', { steps: { sell: (step: Step) => step.complete() } })
+    const sale = processOf('Sale', { steps: { sell: (step: Step) => step.complete() } })
     const start = async (options: FixtureOptions = {}): Promise<Fixture> => {
       const file = join(backends.dataDir, 'keys.json')
       await writeFile(

@@ -42,7 +42,7 @@ export default defineProcess('OrderProcess', {
     const file = csvFile(step)
     if (step.attempt > 1) await step.files.removeTemporaryFiles(file)
     await step.files.writeAtomic(file, csvOf(row))
-    step.setStatus('Completed')
+    return step.setStatus('Completed')
   })
 
 /**

@@ -7,7 +7,7 @@ import { until } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
-import { defineProcess } from '../step/define-process.ts'
+import { processOf } from '../../test-support/process-of.ts'
 import { outlineOf } from '../step/definition.ts'
 import type { ProcessOptions } from '../step/process-options.ts'
 import { createOperationStore } from '../bulk/bulk-operation-store.ts'
@@ -18,7 +18,7 @@ import { type RetentionAges, type RetentionDeps, startRetention } from './purge.
 
 const DAY_MS = 86_400_000
 const define = (name: string, options: ProcessOptions = {}) =>
-  defineProcess(name, { steps: { only: () => {} }, ...options })
+  processOf(name, { steps: { only: () => {} }, ...options })
 
 let folder: string
 let source: TransactionSource

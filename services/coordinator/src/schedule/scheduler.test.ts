@@ -18,7 +18,7 @@ const PAGE = 50
 const realms = Array.from({ length: 1_000 }, (_, n) => String(1_000 + n))
 const definition = defineProcess('Monthly', {
   schedules: [{ name: 'monthly', cron: '0 6 1 * *', each: 'company', jitterSeconds: 3_600 }],
-}).step('report', () => null)
+}).step('report', (step) => step.complete())
 
 it('three schedulers queue one run for each of 1,000 companies, although token-service fails at every third page', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'scheduler-'))

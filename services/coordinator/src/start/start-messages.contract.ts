@@ -12,12 +12,12 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
-import { defineProcess } from '../step/define-process.ts'
+import { processOf } from '../../test-support/process-of.ts'
 import type { Step } from '../step/step.ts'
 
 const complete = (step: Step): void => void step.complete()
-export const sale = defineProcess('Sale', { steps: { sell: complete } })
-export const refund = defineProcess('Refund', {
+export const sale = processOf('Sale', { steps: { sell: complete } })
+export const refund = processOf('Refund', {
   input: z.object({ amount: z.number() }),
   steps: { refund: complete },
 })

@@ -27,6 +27,7 @@ export {
   type InDoubtStep,
   type ItemOutcome,
   type NamedSteps,
+  type Outcome,
   type ProcessSettings,
   type Progress,
   type Step,
@@ -34,6 +35,7 @@ export {
   type StepOptions,
   type StepReply,
   type StepResponse,
+  type StepResult,
   type When,
 } from './step.ts'
 export type { RequestContent, StepRequest, TargetRequest } from './step-request.ts'

@@ -7,7 +7,6 @@ import { bindSettings, MARK, type ProcessDefinition } from './definition.ts'
 import { type EventOptions, eventStep } from './event.ts'
 import {
   cannotName,
-  isPlainObject,
   isSchema,
   MAX_STEP_SECONDS,
   ownLimits,
@@ -23,7 +22,7 @@ import type { None, ProcessStart } from './process-chain.ts'
 import type { ProcessOptions, RunFiles } from './process-options.ts'
 import { defaultRetryPolicy } from '../run/retry-policy.ts'
 import type { SettingSchemas } from './settings.ts'
-import { type AnyStep, type NamedSteps, stepOptionNames, withOptions } from './step.ts'
+import { type AnyStep, stepOptionNames, withOptions } from './step.ts'
 import type { Targets } from './targets.ts'
 
 const noFiles = (): readonly string[] => []
@@ -47,24 +46,16 @@ const MEMBERS = new Set<string>([
   'retention',
   'schedules',
   'files',
-  'steps',
-] satisfies (keyof ProcessOptions | 'steps')[])
+] satisfies (keyof ProcessOptions)[])
 const STEP_MEMBERS = new Set<string>(stepOptionNames)
 
 /**
  * Defines a business process. Its steps are added with `.step(name, function, options)`, in the order in which they
  * run. The default export of a process file is such a definition.
  *
- * The steps can also be passed as `steps`, an object of functions. The types of such steps are not checked against each
- * other.
- *
  * @throws {TypeError} if the definition cannot run, for example because of an invalid name (names are used in queue
  *   names), an unknown member, or a time limit longer than RabbitMQ allows for a delivery.
  */
-export function defineProcess(
-  name: string,
-  options: ProcessOptions & { readonly steps: NamedSteps },
-): ProcessDefinition
 export function defineProcess<
   Input extends z.ZodType = z.ZodType<Json>,
   const Schemas extends SettingSchemas = None,
@@ -73,21 +64,10 @@ export function defineProcess<
   name: string,
   options?: ProcessOptions<Input, Schemas, Named>,
 ): ProcessStart<Input, Schemas, Named>
-export function defineProcess(
-  name: string,
-  options: ProcessOptions & { readonly steps?: NamedSteps } = {},
-): unknown {
+export function defineProcess(name: string, options: ProcessOptions = {}): unknown {
   if (!StepName.safeParse(name).success) throw new TypeError(cannotName(name, 'a process'))
   requireMembers(options, MEMBERS, `process ${name}`)
-  const { steps, ...others } = options
-  if (steps === undefined) return chained(name, others, [])
-  // In an object literal, `__proto__` sets the prototype instead of a member.
-  if (!isPlainObject(steps)) throw new TypeError(`steps of ${name} must be a plain object`)
-  // The order of the steps is the order of the keys. Objects keep their keys in insertion order, except keys that look
-  // like numbers; StepName does not allow those.
-  const named = Object.entries(steps)
-  for (const [step, run] of named) requireStep(name, step, run)
-  return definitionOf(name, others, named)
+  return chained(name, options, [])
 }
 
 type NamedStep = readonly [name: string, run: AnyStep]

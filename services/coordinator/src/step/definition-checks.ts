@@ -107,8 +107,5 @@ export function retryOf(
 export const cannotName = (name: string, what: string, process?: string): string =>
   `${name} cannot name ${what}${process === undefined ? '' : ` of ${process}`}: use a letter, then at most 63 letters, digits, - and _`
 
-export const isPlainObject = (value: object): boolean =>
-  [Object.prototype, null].includes(Object.getPrototypeOf(value) as object | null)
-
 export const isSchema = (value: unknown): value is z.ZodType =>
   typeof value === 'object' && value !== null && '_zod' in value && 'safeParse' in value

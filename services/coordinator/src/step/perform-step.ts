@@ -28,6 +28,7 @@ import type {
   ExecuteOptions,
   InDoubtStep,
   NamedSteps,
+  Outcome,
   ProcessSettings,
   Step,
 } from './step.ts'
@@ -210,7 +211,7 @@ export async function perform(
       const succeeded = await inFlight(() => succeed(request, options, callKey, () => false))
       if (succeeded === null) throw new StepEnded() // unreachable, because no status counts as absent here
       completion = { data: normalizedJson(succeeded.data), endsRun: completion?.endsRun ?? false }
-      return succeeded
+      return ending(succeeded)
     },
     fetch: (request, options = {}) =>
       inFlight(async () => {
@@ -243,7 +244,7 @@ export async function perform(
       inFlight(() => succeed(request, options, null, (status) => status === 404 || status === 410)),
     complete<Data extends JsonInput = null>(data?: Data) {
       completion = { data: normalizedJson(data ?? null), endsRun: completion?.endsRun ?? false }
-      return { data: (data ?? null) as Data }
+      return ending({ data: (data ?? null) as Data })
     },
     fail: (reason) =>
       end({ kind: 'failed', errorClass: 'step_failed', error: short(reason), response }),
@@ -267,6 +268,7 @@ export async function perform(
     report: (progress) => deps.onReport(reportOf(progress, deps.now(), short)),
     setStatus() {
       completion = { data: completion?.data ?? null, endsRun: true }
+      return ending({ data: null })
     },
   }
   const step: GivenStep = withLazyMembers(members, { abort: deps.abort, log })
@@ -306,6 +308,10 @@ export async function perform(
         : { kind: 'completed', response, ...completed }
   return { outcome: redaction === null ? outcome : redactedResult(redaction, outcome), returned }
 }
+
+/** Marks what a step function may return. The cast is sound because the mark exists in the types only. */
+const ending = <Ended extends { readonly data: unknown }>(ended: Ended) =>
+  ended as Ended & Outcome<Ended['data']>
 
 /** The log message of an unhandled error of a step whose outcome is already decided. */
 export const LATE_ERROR =

@@ -13,6 +13,7 @@ import type {
   ProcessSettings,
   Step,
   StepOptions,
+  StepResult,
   When,
 } from './step.ts'
 import type { Targets } from './targets.ts'
@@ -20,18 +21,13 @@ import type { Targets } from './targets.ts'
 /** The type of an earlier step in the type of a later step. Only its return type is known. */
 type StepOf<Result> = (step: unknown) => Result
 
-/** The options of a step of a chain, without `when`. */
-type ChainOptions<
-  Given,
-  TargetName extends string,
-  Result,
-  State extends z.ZodType | null,
-> = StepOptions<InDoubt<Given, TargetName>, DataOf<StepOf<NoInfer<Result>>>> & {
-  readonly state?: State
-}
-
-/** The type of a step that may be skipped. Its data is then `null`. */
-type MaybeSkipped<Result> = { readonly data: DataOf<StepOf<Result>> | null }
+/**
+ * The result of a step in the type of a later step. The data of a step that may be skipped may be `null`. `Skips` is what
+ * the `when` of the step returns, and `never` if the step has none.
+ */
+type Finished<Result, Skips> = [Skips] extends [never]
+  ? Result
+  : { readonly data: DataOf<StepOf<Result>> | null }
 
 /**
  * A process definition to which steps can be added. Each added step is type-checked against the initial data, the
@@ -49,35 +45,25 @@ export interface ProcessChain<
    *
    * @throws {TypeError} if the name is invalid or already used, or if the options are invalid.
    */
-  step<const Name extends string, Result, State extends z.ZodType | null = null>(
+  step<
+    const Name extends string,
+    Result extends StepResult,
+    State extends z.ZodType | null = null,
+    Skips extends boolean = never,
+  >(
     name: Name extends keyof Items ? never : Name,
     run: (step: Step<Initial, Previous, Items, Settings, TargetName, State>) => Result,
-    options: ChainOptions<
-      Step<Initial, Previous, Items, Settings, TargetName, State>,
-      TargetName,
-      Result,
-      State
-    > & { readonly when: When<Entered<Initial, Previous, Items, Settings>> },
+    options?: StepOptions<
+      InDoubt<Step<Initial, Previous, Items, Settings, TargetName, State>, TargetName>,
+      DataOf<StepOf<NoInfer<Result>>>
+    > & {
+      readonly state?: State
+      readonly when?: When<Entered<Initial, Previous, Items, Settings>, Skips>
+    },
   ): ProcessChain<
     Initial,
-    StepOf<MaybeSkipped<Result>>,
-    Items & { readonly [Key in Name]: StepOf<MaybeSkipped<Result>> },
-    Settings,
-    TargetName
-  >
-  step<const Name extends string, Result, State extends z.ZodType | null = null>(
-    name: Name extends keyof Items ? never : Name,
-    run: (step: Step<Initial, Previous, Items, Settings, TargetName, State>) => Result,
-    options?: ChainOptions<
-      Step<Initial, Previous, Items, Settings, TargetName, State>,
-      TargetName,
-      Result,
-      State
-    > & { readonly when?: undefined },
-  ): ProcessChain<
-    Initial,
-    StepOf<Result>,
-    Items & { readonly [Key in Name]: StepOf<Result> },
+    StepOf<Finished<Result, Skips>>,
+    Items & { readonly [Key in Name]: StepOf<Finished<Result, Skips>> },
     Settings,
     TargetName
   >
@@ -88,37 +74,32 @@ export interface ProcessChain<
    *
    * @throws {TypeError} if the name is invalid or already used, or if the options are invalid.
    */
-  event<const Name extends string, Data extends z.ZodType<JsonInput> = z.ZodType<Json>>(
-    name: Name extends keyof Items ? never : Name,
-    options: EventOptions<Data> & {
-      readonly when: When<Entered<Initial, Previous, Items, Settings>>
-    },
-  ): ProcessChain<
-    Initial,
-    EventOf<Data, 'continue'>,
-    Items & { readonly [Key in Name]: EventOf<Data, 'continue'> },
-    Settings,
-    TargetName
-  >
   event<
     const Name extends string,
     Data extends z.ZodType<JsonInput> = z.ZodType<Json>,
     const OnTimeout extends 'fail' | 'continue' = 'fail',
+    Skips extends boolean = never,
   >(
     name: Name extends keyof Items ? never : Name,
-    options?: EventOptions<Data> & { readonly onTimeout?: OnTimeout; readonly when?: undefined },
+    options?: EventOptions<Data> & {
+      readonly onTimeout?: OnTimeout
+      readonly when?: When<Entered<Initial, Previous, Items, Settings>, Skips>
+    },
   ): ProcessChain<
     Initial,
-    EventOf<Data, OnTimeout>,
-    Items & { readonly [Key in Name]: EventOf<Data, OnTimeout> },
+    EventOf<Data, OnTimeout, Skips>,
+    Items & { readonly [Key in Name]: EventOf<Data, OnTimeout, Skips> },
     Settings,
     TargetName
   >
 }
 
 /** The type of an event in the type of a later step. An event that may be skipped or missing has the data `null`. */
-type EventOf<Data extends z.ZodType, OnTimeout> = StepOf<{
-  readonly data: z.output<Data> | (OnTimeout extends 'continue' ? null : never)
+type EventOf<Data extends z.ZodType, OnTimeout, Skips> = StepOf<{
+  readonly data:
+    | z.output<Data>
+    | (OnTimeout extends 'continue' ? null : never)
+    | ([Skips] extends [never] ? never : null)
 }>
 
 /** A type without members, so that no name is a key of the type. With an index signature, every name would be a key. */

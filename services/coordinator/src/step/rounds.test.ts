@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { answered, outcomeOf } from '../../test-support/step-outcome.ts'
 import type { Json } from '../run/json-normalization.ts'
-import { defineProcess } from './define-process.ts'
+import { processOf } from '../../test-support/process-of.ts'
 import { bindSettings } from './definition.ts'
 import { secret } from './settings.ts'
 import {
@@ -132,7 +132,7 @@ describe('a step that calls repeat', () => {
 
   it('secrets of the process are redacted in state and progress', async () => {
     const definition = bindSettings(
-      defineProcess('P', {
+      processOf('P', {
         settings: { key: secret() },
         steps: { first: () => null, second: () => null },
       }),

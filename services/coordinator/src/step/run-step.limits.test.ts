@@ -20,8 +20,8 @@ const definition = defineProcess('P', {
     open: { url: 'http://open.example' },
   },
 })
-  .step('first', () => null)
-  .step('second', () => null)
+  .step('first', (step) => step.complete())
+  .step('second', (step) => step.complete())
 
 const post = { target: 'erp', path: '/x', method: 'POST' } as const
 const executing = (step: Step) => step.execute(post)

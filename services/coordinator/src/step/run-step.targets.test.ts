@@ -31,8 +31,8 @@ const define = (auth: 'bearer' | 'basic' | 'header' = 'bearer', value = plainKey
         open: { url: 'http://open.example' },
       }),
     })
-      .step('first', () => null)
-      .step('second', () => null),
+      .step('first', (step) => step.complete())
+      .step('second', (step) => step.complete()),
     { erpUrl: 'https://erp.example/api/v1', erpKey: new Secret(value) },
   )
 
@@ -344,8 +344,8 @@ describe('the input of a process', () => {
   const definition = defineProcess('P', {
     input: z.object({ amount: z.coerce.number(), note: z.string().default('none') }),
   })
-    .step('first', () => null)
-    .step('second', () => null)
+    .step('first', (step) => step.complete())
+    .step('second', (step) => step.complete())
 
   it('a step gets the result of the input schema for the initial data', async () => {
     const { outcome } = await outcomeOf((step: Step) => step.complete(step.initialData), [], {
@@ -375,7 +375,9 @@ describe('the input of a process', () => {
       }),
     })
     const { outcome } = await outcomeOf(() => null, [], {
-      definition: throwing.step('first', () => null).step('second', () => null),
+      definition: throwing
+        .step('first', (step) => step.complete())
+        .step('second', (step) => step.complete()),
     })
     expect(outcome).toMatchObject({
       kind: 'failed',

@@ -5,7 +5,7 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { answered, outcomeOf, TRACE_ID, TRACEPARENT } from '../../test-support/step-outcome.ts'
 import { createCoolDowns } from './cool-downs.ts'
-import { defineProcess } from './define-process.ts'
+import { processOf } from '../../test-support/process-of.ts'
 import { bindSettings } from './definition.ts'
 import type { CallOutcome } from './http-call.ts'
 import type { StepCall } from '../run/progress.ts'
@@ -61,7 +61,7 @@ describe('a copy of the argument of a step function', () => {
 describe('a step that throws an error whose members cannot be read', () => {
   const log = () => createLogger('test', 'debug', { write: () => {} })
   const secretive = bindSettings(
-    defineProcess('P', {
+    processOf('P', {
       settings: { key: secret() },
       steps: { first: () => null, second: () => null },
     }),

@@ -1,5 +1,5 @@
 import { describe, expect, expectTypeOf, it } from 'vitest'
-import { defineProcess } from './define-process.ts'
+import { processOf } from '../../test-support/process-of.ts'
 import { type DataOf, defineStep, type Step, type StepItem } from './step.ts'
 
 // This file tests types: `tsc` reports an unused `@ts-expect-error` if the line after it compiles. run-step.test.ts
@@ -43,7 +43,7 @@ describe('the types of steps', () => {
     defineStep(order, { confirm: async (step) => step.complete({ order: 66 }) })
     // @ts-expect-error confirm returns neither a completion nor 'not_done'
     defineStep(order, { confirm: async () => {} })
-    const { steps } = defineProcess('P', { steps: { order: confirmed, report, csv } })
+    const { steps } = processOf('P', { steps: { order: confirmed, report, csv } })
     expect([...steps.values()].map(({ confirm }) => confirm !== undefined)).toEqual([
       true,
       false,

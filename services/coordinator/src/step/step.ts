@@ -28,6 +28,20 @@ export type DataOf<Of> = Of extends (step: never) => infer Result
     : Json
   : Json
 
+declare const OUTCOME: unique symbol
+
+/**
+ * How a step ends. A step function has to return what `execute`, `complete`, `setStatus`, `fail`, `waitFor` or `repeat`
+ * returned, so a step that forgets to end does not compile. The mark exists in the types only.
+ */
+export interface Outcome<Data = unknown> {
+  readonly data: Data
+  readonly [OUTCOME]: true
+}
+
+/** What a step function returns. */
+export type StepResult = Outcome | Promise<Outcome>
+
 /** A finished step of this run. */
 export interface StepItem<Data = Json> {
   /** The name of the step. */
@@ -183,7 +197,7 @@ export interface Step<
   execute<Data extends JsonInput = Json>(
     request: StepRequest | TargetRequest<TargetName>,
     options?: ExecuteOptions<Data>,
-  ): Promise<StepResponse<Data>>
+  ): Promise<StepResponse<Data> & Outcome<Data>>
   /**
    * Makes a call that does not decide the status of the step. The step evaluates the response, and then calls
    * `complete`, `waitFor` or `fail`. In four cases the attempt ends as in `execute`: there is no response, the response
@@ -192,7 +206,7 @@ export interface Step<
    */
   fetch(request: StepRequest | TargetRequest<TargetName>, options?: CallOptions): Promise<StepReply>
   /** Completes the step without a call. */
-  complete<Data extends JsonInput = null>(data?: Data): { readonly data: Data }
+  complete<Data extends JsonInput = null>(data?: Data): Outcome<Data>
   /** Ends the step and the run as failed. */
   fail(reason: string): never
   /** Ends this attempt without counting it. The step starts again after `delayMs`, which is at most a year. */
@@ -209,7 +223,7 @@ export interface Step<
   /** Shows on the run how much of its work the step has done. It is stored when the lease of the run is next renewed. */
   report(progress: Progress): void
   /** Completes the step and the run, even if further steps follow. */
-  setStatus(status: 'Completed'): void
+  setStatus(status: 'Completed'): Outcome<null>
 }
 
 /** The argument of `confirm`. */
@@ -241,7 +255,7 @@ export interface StepOptions<Given, Data> {
    * cannot decide yet, it throws or calls `step.waitFor`, and is called again later. A step without `confirm` runs
    * again with the same idempotency key, which the target has to recognise.
    */
-  readonly confirm?: (step: Given) => Promise<{ readonly data: Data } | 'not_done'>
+  readonly confirm?: (step: Given) => Promise<Outcome<Data> | 'not_done'>
   /**
    * How many times this step is attempted, and the pauses between the attempts. The members that are set here replace
    * the members of `retry` in the process.
@@ -266,9 +280,9 @@ export interface StepOptions<Given, Data> {
  * compute, must return `true` or `false` at once, and must return the same for the same run. After `false` the step is
  * skipped, and its data is `null`. If the function throws, the run fails as `step_threw`; a resume calls it again.
  */
-export type When<Given> = (entered: Given) => boolean
+export type When<Given, Result extends boolean = boolean> = (entered: Given) => Result
 
-/** Defines a step with options. The function can be a member of `steps`, or an argument of `.step(…)`. */
+/** Defines a step with options, to be added with `.step(…)`. */
 export const defineStep = <Run extends AnyStep>(
   run: Run,
   options: StepOptions<InDoubtStep<Run>, DataOf<Run>>,

@@ -144,13 +144,11 @@ export function createWebhookProcess(deps: DeliveryDeps): ProcessDefinition {
     return { url, isAllowedByName, headers, body, abort }
   }
 
-  const steps = { [WEBHOOK_STEP]: () => null }
   return {
     ...defineProcess(WEBHOOK_PROCESS, {
       retry: { ...RETRY, ...retry },
       stepTimeoutSeconds: 60,
-      steps,
-    }),
+    }).step(WEBHOOK_STEP, (step) => step.complete()),
     runBuiltIn: (claim, { abort }) => deliver(claim, abort),
   }
 }

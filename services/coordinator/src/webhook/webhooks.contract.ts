@@ -19,7 +19,7 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
-import { defineProcess } from '../step/define-process.ts'
+import { processOf } from '../../test-support/process-of.ts'
 import type { Step } from '../step/step.ts'
 
 const timing = {
@@ -48,7 +48,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
     afterAll(() => backends[Symbol.asyncDispose]())
 
     /** A process whose step performs the action that its initial data names. */
-    const sale = defineProcess('Sale', {
+    const sale = processOf('Sale', {
       retry: { maxAttempts: 2, baseMs: 1 },
       steps: {
         sell: async (step: Step<{ how: string; url?: string }>) => {

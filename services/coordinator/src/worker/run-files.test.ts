@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { defineProcess } from '../step/define-process.ts'
+import { processOf } from '../../test-support/process-of.ts'
 import orderProcess from '../processes/order-process.ts'
 import type { RunKey } from '../run/run.ts'
 import { createRemoveFilesOfRuns } from './run-files.ts'
 
 describe('the files of runs', () => {
   it('a run has the files that its process lists, and none if the process is not loaded', async () => {
-    const other = defineProcess('Other', { steps: { only: () => {} } })
+    const other = processOf('Other', { steps: { only: () => {} } })
     const removed: string[] = []
     const removeFiles = createRemoveFilesOfRuns(
       new Map([orderProcess, other].map((definition) => [definition.name, definition])),
@@ -25,7 +25,7 @@ describe('the files of runs', () => {
   })
 
   it('the files of all runs are removed in one call; a run is reported as failed only if one of its files remains', async () => {
-    const files = defineProcess('Files', {
+    const files = processOf('Files', {
       steps: { only: () => {} },
       files({ transactionId: id }) {
         if (id === 'defect') throw new Error('a defect')

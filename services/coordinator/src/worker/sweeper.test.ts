@@ -3,12 +3,12 @@ import { systemClock } from '@integration-host/shared/process/clock'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
 import { claimedRun } from '../../test-support/claimed-run.ts'
-import { defineProcess } from '../step/define-process.ts'
+import { processOf } from '../../test-support/process-of.ts'
 import type { Run } from '../run/run.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import { startSweeper } from './sweeper.ts'
 
-const process = defineProcess('P', { steps: { first: () => {}, second: () => {} } })
+const process = processOf('P', { steps: { first: () => {}, second: () => {} } })
 const run = (n: number, StepName = 'first'): Run => ({
   ...claimedRun({ TransactionID: String(n), Status: 'Queued', StepName, Version: 0, Attempt: 0 }),
   Tags: null,

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { defineProcess, secret, z } from '../../step/api.ts'
+import { processOf } from '../../../test-support/process-of.ts'
 import { createSettingsReader, variableOf } from './process-settings.ts'
 
 const invoiceExport = defineProcess('InvoiceExport', {
@@ -93,7 +94,7 @@ describe('the settings of a process', () => {
 
   it('a process may not declare a setting whose variable belongs to the coordinator or to another setting', () => {
     const of = (name: string, settings: readonly string[]) =>
-      defineProcess(name, {
+      processOf(name, {
         settings: Object.fromEntries(settings.map((setting) => [setting, z.string()])),
         steps: { one: () => {} },
       })

@@ -24,7 +24,7 @@ const put = async (file: string, text: string): Promise<void> => {
 }
 const processOf = (name: string, result = '0') =>
   `import { defineProcess } from 'integration-host'
-   export default defineProcess('${name}', { steps: { one: () => ${result} } })`
+   export default defineProcess('${name}').step('one', () => ${result})`
 
 /** Loads processes in a separate OS process, whose working directory is the folder. */
 async function load(setting = folder): Promise<Loaded> {
@@ -100,7 +100,7 @@ describe('loading the processes of a folder', () => {
       'a.js',
       `const { defineProcess } = require('integration-host')
        const { result } = require('./helper.cjs')
-       module.exports = defineProcess('A', { steps: { one: () => result } })`,
+       module.exports = defineProcess('A').step('one', () => result)`,
     )
     await put(
       'helper.cjs',
@@ -113,7 +113,7 @@ describe('loading the processes of a folder', () => {
       'c.cjs',
       `Object.defineProperty(exports, '__esModule', { value: true })
        const integration_host_1 = require('integration-host')
-       exports.default = (0, integration_host_1.defineProcess)('C', { steps: { one: () => 0 } })`,
+       exports.default = (0, integration_host_1.defineProcess)('C').step('one', () => 0)`,
     )
     const result = 'function function'
     expect(await load()).toEqual({ results: { A: result, B: result, C: 0 }, failures: [] })
@@ -143,9 +143,8 @@ describe('loading the processes of a folder', () => {
        import { z } from 'zod'
        import { z as ofHelper } from './helper.ts'
        import rates from 'rates'
-       export default defineProcess('A', {
-         steps: { one: () => [z === same, z === ofHelper, z.number().parse(1), rates.name] },
-       })`,
+       export default defineProcess('A').step('one', () =>
+         [z === same, z === ofHelper, z.number().parse(1), rates.name])`,
     )
     expect(await load()).toEqual({
       results: { A: [true, true, 1, 'the folder has zod'] },
@@ -192,8 +191,12 @@ describe('loading the processes of a folder', () => {
         'no_such_export',
       ],
       'viahelper.ts': [`import './helper.ts'\n${define}defineProcess()`, null, 'helper.ts:2)'],
-      'name.ts': [`${define}export default defineProcess('no good', { steps: {} })`, 2, 'no good'],
-      'steps.ts': [`${define}export default defineProcess('A', { steps: {} })`, 2, 'has no steps'],
+      'name.ts': [`${define}export default defineProcess('no good')`, 2, 'no good'],
+      'steps.ts': [
+        `${define}export default defineProcess('A', { steps: {} })`,
+        2,
+        'no option steps',
+      ],
       'chain.ts': [`${define}export default defineProcess('A')`, null, 'process A has no steps'],
       'concurrency.ts': [
         `${define}export default defineProcess('A', { concurrency: 0 }).step('a', () => null)`,
@@ -201,17 +204,17 @@ describe('loading the processes of a folder', () => {
         'concurrency of A must be a whole number, 1 or more',
       ],
       'function.ts': [
-        `${define}export default defineProcess('A', { steps: { a: 1 } })`,
+        `${define}export default defineProcess('A').step('a', 1)`,
         2,
         'not a function',
       ],
       'limit.ts': [
-        `${define}export default defineProcess('A', { targets: { erp: { url: 'http://erp', concurrent: 0 } }, steps: { a() {} } })`,
+        `${define}export default defineProcess('A', { targets: { erp: { url: 'http://erp', concurrent: 0 } } }).step('a', () => {})`,
         2,
         'process A: target erp: concurrent must be a whole number from 1 to 1000',
       ],
       'nothing.ts': [
-        `${define}export const a = defineProcess('A', { steps: { a() {} } })`,
+        `${define}export const a = defineProcess('A').step('a', () => {})`,
         null,
         'as its default',
       ],
@@ -239,7 +242,7 @@ describe('loading the processes of a folder', () => {
     const beside = (name: string, other: string): string =>
       `import other from './${other}.ts'
        import { defineProcess } from 'integration-host'
-       export default defineProcess('${name}', { steps: { one: () => other.name } })`
+       export default defineProcess('${name}').step('one', () => other.name)`
     await put('a.ts', beside('A', 'b'))
     await put('b.ts', beside('B', 'a'))
     expect(await load()).toMatchObject({ results: { A: 'B', B: 'A' }, failures: [] })
@@ -287,12 +290,12 @@ describe('loading the processes of a package', () => {
        import { z } from 'zod'
        export * from './more.js'
        export const rate = z.number().parse(2)
-       export default defineProcess('Default', { steps: { one: () => rate } })`,
+       export default defineProcess('Default').step('one', () => rate)`,
     )
     await put(
       'node_modules/@acme/flows/more.js',
       `import { defineProcess } from 'integration-host'
-       export const more = defineProcess('More', { steps: { one: () => 3 } })`,
+       export const more = defineProcess('More').step('one', () => 3)`,
     )
     expect(await load('@acme/flows')).toEqual({ results: { Default: 2, More: 3 }, failures: [] })
   })

@@ -1,15 +1,15 @@
 import { expect, it } from 'vitest'
-import { defineProcess } from '../../step/define-process.ts'
+import { processOf } from '../../../test-support/process-of.ts'
 import { countWaitingMessages } from './waiting-messages.ts'
 
 const steps = { one: () => null }
-const sale = defineProcess('Sale', {
+const sale = processOf('Sale', {
   on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create'] }],
   steps,
 })
-const plain = defineProcess('Plain', { steps })
+const plain = processOf('Plain', { steps })
 const builtIn = {
-  ...defineProcess('Builtin', { steps }),
+  ...processOf('Builtin', { steps }),
   runBuiltIn: async () => ({ kind: 'released' as const }),
 }
 
