@@ -9,7 +9,10 @@ describe('the sandbox page of the console', () => {
   let cookie: string
 
   beforeAll(async () => {
-    sandbox = await startFakeService(({ url, method }) => {
+    sandbox = await startFakeService(({ url, method, headers }) => {
+      // As the sandbox does for every change, also without a body.
+      if (method !== 'GET' && headers['content-type'] !== 'application/json')
+        return { status: 415, body: {} }
       if (url.pathname === '/sandbox/realms/404/revoke') return { status: 404, body: {} }
       if (url.pathname === '/sandbox/faults' && method === 'GET')
         return {

@@ -43,7 +43,12 @@ export function createSandboxClient(sandboxUrl: string): SandboxClient {
 
   async function send(method: 'GET' | 'POST' | 'DELETE', path: string, body?: object) {
     const { status, text } = await sandbox
-      .send(`/sandbox${path}`, { method, body })
+      .send(`/sandbox${path}`, {
+        method,
+        body,
+        // The sandbox accepts a change only with this type, even without a body, because web pages cannot send it.
+        ...(method !== 'GET' && { headers: { 'Content-Type': 'application/json' } }),
+      })
       .catch((error: unknown) => {
         throw noResponse('sandbox-provider', method, error)
       })
