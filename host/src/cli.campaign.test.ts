@@ -91,21 +91,20 @@ describe('the command `integration-host dev`', () => {
   it('`integration-host dev` runs the process of a new project, and prints each step with the error that the provider returned', async () => {
     expect((await init('.')).code).toBe(0)
     await using started = dev()
-    const [, coordinator = ''] = await started.waitForOutput(/COORDINATOR_URL=(\S+)/)
-    const env = { COORDINATOR_URL: coordinator }
-    const queued = await cli(
-      ['transactions', 'queue', 'sale-1', '--realm', REALM, '--data', SALE],
-      env,
-    )
+    // The commands find the free ports in the data folder.
+    await started.waitForOutput(/connected company/)
+    const queued = await cli(['transactions', 'queue', 'sale-1', '--realm', REALM, '--data', SALE])
     expect([queued.stdout, queued.stderr]).toEqual(['sale-1 is queued.\n', ''])
     await started.waitForOutput(/Invoice sale-1 {2}Completed/)
     expect(started.output()).toMatch(/Invoice sale-1 {2}customer {2}\w+ {2}200 {2}\d+ ms\n/)
     expect(started.output()).toMatch(/Invoice sale-1 {2}invoice {2}\w+ {2}200 {2}\d+ ms\n/)
+    const doctor = await cli(['doctor'])
+    expect([doctor.code, doctor.stdout]).toEqual([
+      0,
+      expect.stringContaining('the embedded host has none'),
+    ])
     // The provider rejects a second customer with the same name in one company.
-    const second = await cli(
-      ['transactions', 'queue', 'sale-2', '--realm', REALM, '--data', SALE],
-      env,
-    )
+    const second = await cli(['transactions', 'queue', 'sale-2', '--realm', REALM, '--data', SALE])
     expect(second.code).toBe(0)
     await started.waitForOutput(/Invoice sale-2 {2}Failed/)
     expect(started.output()).toMatch(
@@ -143,14 +142,15 @@ describe('the command `integration-host dev`', () => {
       `import { defineProcess } from 'integration-host'
        export default defineProcess('Counter').step('count', (step) => step.complete(${result}))\n`
     await writeFile(file, counter(1))
+    await writeFile(join(folder, 'processes/broken.ts'), '// defineProcess()')
     await using started = dev()
-    const [, coordinator = ''] = await started.waitForOutput(/COORDINATOR_URL=(\S+)/)
-    const env = { COORDINATOR_URL: coordinator }
+    await started.waitForOutput(/process is not loaded.*broken\.ts.*until then/)
+    await started.waitForOutput(/connected company/)
     const resultOf = async (id: string): Promise<unknown> => {
       const args = ['--process', 'Counter', '--json']
-      expect((await cli(['transactions', 'queue', id, ...args], env)).code).toBe(0)
+      expect((await cli(['transactions', 'queue', id, ...args])).code).toBe(0)
       await started.waitForOutput(new RegExp(`Counter ${id} {2}Completed`))
-      const { Items } = JSON.parse((await cli(['transactions', 'show', id, ...args], env)).stdout)
+      const { Items } = JSON.parse((await cli(['transactions', 'show', id, ...args])).stdout)
       return Items[0].Data
     }
     const loaded = /processes loaded.*Counter/g
@@ -162,6 +162,7 @@ describe('the command `integration-host dev`', () => {
     expect(await resultOf('after')).toBe(2)
     await writeFile(file, `${counter(3)}\nconst = 4\n`)
     await started.waitForOutput(/process is not loaded.*counter\.ts.*line=4/)
+    expect(started.output()).not.toContain('restart')
     expect(await resultOf('broken')).toBe(2)
     // The coordinator's health report contains the file name too, but `dev` does not print this report. So only one
     // line of the output names the file.

@@ -2,7 +2,7 @@
  * The embedded host runs the code of all services in one OS process, with files instead of Redis and Postgres, and an
  * in-process bus instead of RabbitMQ. The services call each other over HTTP, as separate processes do.
  */
-import { accessSync, constants, mkdirSync } from 'node:fs'
+import { accessSync, constants, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { readEmbeddedConfig as readGatewayConfig } from '@integration-host/accounting-gateway/config'
 import { startAccountingGateway } from '@integration-host/accounting-gateway/service'
@@ -222,6 +222,16 @@ export async function startHost(options: HostOptions): Promise<Host> {
   // The provider is recorded after the start. If the start fails, the folder can still be used with the other
   // provider.
   if (options.provider !== undefined) recordProvider(dataDir, options.provider)
+
+  // The command line finds the addresses there, also those of free ports.
+  const addresses = join(dataDir, 'addresses.json')
+  opened.defer(() => rmSync(addresses, { force: true }))
+  const { TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL } = settings('console')
+  const named = { TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL }
+  writeFileSync(
+    addresses,
+    JSON.stringify({ ...named, ...(console !== null && { CONSOLE_URL: at('console') }) }),
+  )
 
   const services = opened.move()
   return {

@@ -35,7 +35,7 @@ export const runDev = (ports: 'free' | 'standard', terminal: Terminal): Promise<
  * from that level on.
  *
  * Warnings about the dependency `processes` are omitted, because the log already has a line for each file that does
- * not load.
+ * not load; and those about attempts, because each attempt has a line of its own.
  */
 function logOf({ env, stderr }: Terminal): LogStream {
   const log = terminalLog(stderr)
@@ -43,7 +43,7 @@ function logOf({ env, stderr }: Terminal): LogStream {
   return {
     write(line) {
       const { level, msg, dependency } = JSON.parse(line) as Readonly<Record<string, unknown>>
-      if (dependency === 'processes') return
+      if (dependency === 'processes' || msg === 'step did not complete in this attempt') return
       if (level !== 'info' || msg === 'processes loaded') log.write(line)
     },
   }

@@ -77,6 +77,9 @@ describe('invalid arguments of the command line', () => {
       ['nonsense'],
       "There is no command 'nonsense'; there are: credentials, transactions, operations, erasures, dead-letters, processes, schedules, console, actions, audit, keys, changes, usage, doctor",
     ],
+    [['transaction', 'list'], "Did you mean 'transactions'?"],
+    [['docter'], "Did you mean 'doctor'?"],
+    [['credentials', 'lst'], "Did you mean 'list'?"],
     [['credentials'], 'A credentials command is needed'],
     [['credentials', 'drop'], "There is no credentials command 'drop'"],
     [['credentials', 'list', '--colour'], "Unknown option '--colour'"],
@@ -231,6 +234,19 @@ describe('requests of the command line to token-service', () => {
       }
     },
   )
+
+  it('the command line uses the addresses that a running embedded host has stored in its data folder', async () => {
+    await mkdir(join(folder, 'secrets'))
+    await writeFile(join(folder, 'secrets/service_api_key'), SERVICE_KEY)
+    const addresses = { TOKEN_SERVICE_URL: service.url, COORDINATOR_URL: 'http://127.0.0.1:1' }
+    await writeFile(join(folder, 'addresses.json'), JSON.stringify(addresses))
+    const env = { SERVICE_API_KEY: '', DATA_DIR: folder }
+    expect(await run(list, { env })).toMatchObject({ code: 0 })
+    expect((await run(['transactions', 'list'], { env })).err).toContain('127.0.0.1:1 cannot be')
+    expect((await run(['doctor', '--only', 'coordinator'], { env })).out).toContain('127.0.0.1:1')
+    const other = { ...env, TOKEN_SERVICE_URL: 'http://127.0.0.1:2' }
+    expect((await run(list, { env: other })).err).toContain('http://127.0.0.1:2 cannot be reached')
+  })
 
   it('the command line aborts a request on SIGINT and exits with the exit code of the signal', async () => {
     const stop = AbortSignal.abort(new CommandFailed(130, 'Stopped by SIGINT.'))

@@ -226,7 +226,8 @@ export const COMMON_HELP = `Options of all commands on an installation; keys, do
   --version    without a command: print the version of the installation
 
 The service key is read from SERVICE_API_KEY, from the file SERVICE_API_KEY_FILE, or from the file of the embedded host
-(data/secrets/service_api_key). In the compose stack the container cli has the operators' key. This command prints the
+(data/secrets/service_api_key). A running embedded host also stores its addresses in its folder (DATA_DIR), and they are
+used if no address and no key is set. In the compose stack the container cli has the operators' key. This command prints the
 key for applications:
   docker compose run --rm -T --entrypoint cat cli /secrets/application_key
 
@@ -281,8 +282,32 @@ export async function runCommandLine(
   }
 }
 
-const oneOf = (what: string, given: string | undefined, known: readonly string[]): string =>
-  `${given === undefined ? `A ${what} is needed` : `There is no ${what} '${plain(given)}'`}; there are: ${known.join(', ')}`
+function oneOf(what: string, given: string | undefined, known: readonly string[]): string {
+  const all = `there are: ${known.join(', ')}`
+  if (given === undefined) return `A ${what} is needed; ${all}`
+  const meant = known.find((word) => isMistyped(given, word))
+  const hint = meant === undefined ? '' : ` Did you mean '${meant}'?`
+  return `There is no ${what} '${plain(given)}'; ${all}.${hint}`
+}
+
+/** Whether a word was probably meant: one is the beginning of the other, or they differ in two characters at most. */
+function isMistyped(given: string, word: string): boolean {
+  if (given.length < 3 || given.length > 30) return false
+  if (word.startsWith(given) || given.startsWith(word)) return true
+  // The Levenshtein distance, row by row.
+  let row = Array.from({ length: word.length + 1 }, (_, n) => n)
+  for (const [index, character] of [...given].entries()) {
+    const above = row
+    row = [index + 1]
+    for (let n = 1; n <= word.length; n += 1)
+      row[n] = Math.min(
+        (above[n] ?? 0) + 1,
+        (row[n - 1] ?? 0) + 1,
+        (above[n - 1] ?? 0) + Number(word[n - 1] !== character),
+      )
+  }
+  return (row[word.length] ?? 0) <= 2
+}
 
 function helpOf(
   path: readonly string[],

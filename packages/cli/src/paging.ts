@@ -65,15 +65,17 @@ interface Format<Item> {
   readonly columns: readonly string[]
   readonly rowOf: (item: Item) => readonly string[]
   readonly paintCell?: Parameters<typeof createTable>[2]
+  /** The width of the table (default: that of the terminal). */
+  readonly width?: number
 }
 
 /** Prints the items of all pages, as a table or as JSON lines. Returns the position of the next page. */
 export async function printPages<Item, Next>(
   pages: AsyncGenerator<readonly Item[], Next, void>,
-  { isJson, columns, rowOf, paintCell }: Format<Item>,
+  { isJson, columns, rowOf, paintCell, width }: Format<Item>,
   terminal: Terminal,
 ): Promise<Next> {
-  const table = createTable(columns, widthOf(terminal), paintCell)
+  const table = createTable(columns, width ?? widthOf(terminal), paintCell)
   for (;;) {
     const page = await pages.next()
     if (page.done === true) return page.value

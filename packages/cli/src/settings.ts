@@ -54,9 +54,7 @@ export function readConnection(
 ): Connection {
   const variable = addressOf[service]
   validOption('--url', httpUrl().optional(), url)
-  const settings = usable(() =>
-    parseConfig(Settings, { ...env, ...(url !== undefined && { [variable]: url }) }),
-  )
+  const settings = readSettings({ ...env, ...(url !== undefined && { [variable]: url }) })
   const at = settings[variable]
   const key = settings.SERVICE_API_KEY?.[0] ?? embeddedKey(at, env)
   if (key === null) {
@@ -93,7 +91,7 @@ const ADDRESSES = [...Object.values(addressOf), 'REDIS_URL', 'DATABASE_URL', 'AM
 export function readServices(
   env: Environment,
 ): Readonly<Record<CheckedService, ServiceAddress | null>> {
-  const settings = usable(() => parseConfig(Settings, env))
+  const settings = readSettings(env)
   const isSet = (name: string): boolean => Boolean(env[name] || env[`${name}_FILE`])
   const hasDefaults = !ADDRESSES.some(isSet)
   const of = (name: ServiceName): ServiceAddress | null => {
@@ -111,11 +109,29 @@ export function readServices(
 
 /**
  * Returns whether the commands act on an embedded host of this machine. This is the case if no setting names an address
- * or a key, and the embedded host has stored its key.
+ * or a key, and the embedded host has stored its key or its addresses.
  */
 export const isEmbeddedHost = (env: Environment): boolean =>
   ![...ADDRESSES, 'SERVICE_API_KEY'].some((name) => env[name] || env[`${name}_FILE`]) &&
-  existsSync(join(embeddedSecretsFolder(env), 'service_api_key'))
+  [join(embeddedSecretsFolder(env), 'service_api_key'), addressesFile(env)].some(existsSync)
+
+/** Returns the settings. The addresses of a running embedded host are in its data folder. */
+const readSettings = (env: Environment) =>
+  usable(() =>
+    parseConfig(Settings, isEmbeddedHost(env) ? { ...env, ...storedAddresses(env) } : env),
+  )
+
+function storedAddresses(env: Environment): Environment {
+  try {
+    const text = readFileSync(addressesFile(env), 'utf8')
+    return z.partialRecord(z.enum(Object.values(addressOf)), httpUrl()).parse(JSON.parse(text))
+  } catch {
+    return {} // It does not run, or it is of an earlier version.
+  }
+}
+
+const addressesFile = (env: Environment): string =>
+  join(embeddedSecretsFolder(env), '../addresses.json')
 
 /** Returns the secrets in `CLIENT_SECRET`, a comma-separated list, in the order in which token-service tries them. */
 export const secretsOf = (list: Secret): Secret[] =>

@@ -135,7 +135,12 @@ export async function startCoordinator(
   if (addsChangeFeed()) processes.set(CHANGE_FEED, changeFeed)
   /** The names of the loaded processes. The name of a process that is loaded later is appended. */
   const processNames = [...processes.keys()]
-  const reportLoaded = createLoadReport({ logger: log, health, metrics: serviceMetrics })
+  const reportLoaded = createLoadReport({
+    logger: log,
+    health,
+    metrics: serviceMetrics,
+    isWatched: adapters.watchProcesses !== undefined,
+  })
   reportLoaded(loaded)
   stack.use(watchDataFolder(config.DATA_DIR, health.dependency('data-folder', 'optional')))
   const { call = stack.use(createHttpCaller(proxyFor)).call } = adapters
@@ -304,7 +309,7 @@ export async function startCoordinator(
           if (addsChangeFeed()) await addProcess(changeFeed)
           worker.followDefinitions()
           triggers.followDefinitions()
-          reportLoaded({ definitions: processes, failures }, true)
+          reportLoaded({ definitions: processes, failures })
         },
         (error) =>
           log.error(

@@ -92,6 +92,7 @@ Examples:
       columns: COLUMNS,
       rowOf,
       paintCell: statusPainter(terminal, COLUMNS, colours),
+      width: tableWidth(terminal),
     }
     const next = await printPages(read(), format, terminal)
     if (next !== null) notify(terminal, `There are more: --cursor ${plain(next)}, or --all.`)
@@ -111,7 +112,7 @@ async function watch(
   const isRedrawn = terminal.stdout.isTTY === true && !isJson
   const draw = createScreen(terminal)
   const createRunTable = () =>
-    createTable(COLUMNS, widthOf(terminal), statusPainter(terminal, COLUMNS, colours))
+    createTable(COLUMNS, tableWidth(terminal), statusPainter(terminal, COLUMNS, colours))
   const table = createRunTable()
   let versions = new Map<string, number>()
   const poll = async (): Promise<boolean> => {
@@ -137,18 +138,10 @@ async function watch(
 const keyOf = ({ Process, TransactionID, ReplayID }: Header): string =>
   JSON.stringify([Process, TransactionID, ReplayID])
 
-const COLUMNS = [
-  'ID',
-  'PROCESS',
-  'BEGAN WITH',
-  'REPLAY',
-  'STATUS',
-  'STEP',
-  'ATTEMPT',
-  'UPDATED',
-  'WAITS FOR',
-  'ERROR',
-]
+/** The list fits a common window if the width of the output is unknown, too. `--json` shows everything. */
+const tableWidth = (terminal: Terminal): number => widthOf(terminal) ?? 120
+
+const COLUMNS = ['ID', 'PROCESS', 'REPLAY', 'STATUS', 'STEP', 'ATTEMPT', 'UPDATED', 'WHY']
 
 const colours: Readonly<Record<string, Colour>> = {
   Completed: 'green',
@@ -167,12 +160,15 @@ const isWaitingForTime = ({ Status, NotBefore }: Header): boolean =>
 const rowOf = (header: Header): string[] => [
   header.TransactionID,
   header.Process,
-  header.DefinitionVersion ?? '',
   String(header.ReplayID),
   header.Status,
   header.StepName,
   String(header.Attempt),
   header.UpdatedAt,
-  header.WaitingFor ?? (isWaitingForTime(header) ? (header.NextAttemptAt ?? '') : ''),
-  shortLine(header.LastError ?? ''),
+  [
+    header.WaitingFor ?? (isWaitingForTime(header) ? header.NextAttemptAt : null),
+    header.LastError === null ? null : shortLine(header.LastError),
+  ]
+    .filter((part) => part !== null)
+    .join('  '),
 ]

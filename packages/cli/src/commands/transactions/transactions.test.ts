@@ -114,6 +114,11 @@ describe('the command `transactions list`', () => {
     expect(out.trimEnd().split('\n')).toHaveLength(6)
   })
 
+  it('without a terminal `transactions list` fits into 120 columns', async () => {
+    const { out } = await cli('list', '--all')
+    for (const line of out.split('\n')) expect(line.length).toBeLessThanOrEqual(120)
+  })
+
   it('`transactions list` sends its filters to the coordinator', async () => {
     const args =
       `--process OrderProcess --status failed,waiting --class http_503 --class http_429 --step csv --definition-version 3 --realm 77 ` +

@@ -18,17 +18,20 @@ export function createLoadReport({
   logger,
   health,
   metrics,
+  isWatched,
 }: {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
-}): (loaded: LoadedProcesses, isReload?: boolean) => void {
+  /** Whether changed files are loaded while the coordinator runs. */
+  readonly isWatched: boolean
+}): (loaded: LoadedProcesses) => void {
   const dependency = health.dependency('processes', 'optional')
   const failed = metrics.gauge(
     'coordinator_process_files_failed',
     'Process files, folders and packages of PROCESSES that could not be loaded',
   )
-  return ({ definitions, failures }, isReload = false) => {
+  return ({ definitions, failures }) => {
     const own = [...definitions.values()].filter(({ runBuiltIn }) => runBuiltIn === undefined)
     logger.info({ processes: own.map(({ name }) => name) }, 'processes loaded')
     for (const failure of failures)
@@ -37,7 +40,7 @@ export function createLoadReport({
           file: failure.file,
           ...(failure.line !== null && { line: failure.line }),
           reason: failure.reason,
-          remedy: remedyOf(failure, isReload),
+          remedy: remedyOf(failure, isWatched),
         },
         'process is not loaded',
       )
@@ -53,10 +56,10 @@ export function createLoadReport({
  * The remedy includes a restart, because the environment is read only when the coordinator starts, even if changed
  * files are reloaded later.
  */
-function remedyOf({ kind, hasLoadedBefore }: LoadFailure, isReload: boolean): string {
+function remedyOf({ kind, hasLoadedBefore }: LoadFailure, isWatched: boolean): string {
   if (kind === 'settings')
     return 'set these variables in the environment, or in the .env file of the project, then restart; all other processes run'
-  if (!isReload) return 'correct it, then restart; all other processes run'
+  if (!isWatched) return 'correct it, then restart; all other processes run'
   return hasLoadedBefore === true
     ? 'correct it; until then the last version that was loaded runs'
     : 'correct it; until then it has no process that runs'
