@@ -1,12 +1,13 @@
 import { z } from 'zod'
 import { keyFile } from '@integration-host/shared/access/key-file'
-import { isVisibleName } from '@integration-host/shared/contracts/visible-name'
 import { forwardProxySettings } from '@integration-host/shared/http/forward-proxy/forward-proxy'
+import { productSettings } from '@integration-host/shared/http/product-page'
 import { trustedProxies } from '@integration-host/shared/http/peer-network'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
   ConfigError,
   type Environment,
+  exactUrl,
   httpUrl,
   integer,
   listenSettings,
@@ -21,25 +22,6 @@ import { redisUrl } from '@integration-host/shared/redis/address'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { auditSinks } from './audit-forwarding/forward-audit.ts'
-
-/**
- * A URL that is used exactly as written. The service fetches it, or the provider compares it as text, so parsing must
- * not change it.
- */
-const exactUrl = () =>
-  z
-    .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
-    // `when` skips this refinement if the preceding format check has failed. Otherwise `new URL` would throw in the
-    // refinement.
-    .refine(isNormal, {
-      error: 'must be in its normal form: lower-case host, a path, no credentials, no fragment',
-      when: ({ issues }) => issues.length === 0,
-    })
-
-function isNormal(value: string): boolean {
-  const url = new URL(value)
-  return url.href === value && url.username === '' && url.password === '' && url.hash === ''
-}
 
 const originList = () =>
   z
@@ -79,20 +61,7 @@ const settings = {
   REDIRECT: exactUrl().refine((value) => !value.includes('?'), 'must have no query'),
   /** Base URL of the accounting API, where the names of companies are read; by default, the profile knows it. */
   ACCOUNTING_URL: httpUrl().optional(),
-  /** The product that asks for access, as the pages for the owners of companies name it. */
-  PRODUCT_NAME: z
-    .string()
-    .max(100, 'must have at most 100 characters')
-    .refine(isVisibleName, 'must have a letter or digit, and no invisible characters')
-    .optional(),
-  /** The address of an image that these pages show. */
-  PRODUCT_LOGO: exactUrl()
-    .refine((value) => !/[;,'?]/.test(value), "must have none of the characters ; , ' and ?")
-    .optional(),
-  /** Where the owners of companies get help: an e-mail address or the URL of a page. */
-  PRODUCT_SUPPORT: z
-    .union([z.email(), exactUrl()], { error: 'must be an e-mail address or an http(s) URL' })
-    .optional(),
+  ...productSettings(),
   SCOPE: z.string().default('openid com.intuit.quickbooks.accounting'),
   CREDENTIAL_KEYS: keyRing(),
   REFRESH_AHEAD_SECONDS: integer(0, 86_400).default(600),

@@ -350,11 +350,7 @@ export async function startTokenService(
     }),
   )
   const lookups = createCredentialLookups(store)
-  const pages = createPages({
-    name: config.PRODUCT_NAME ?? null,
-    logo: config.PRODUCT_LOGO ?? null,
-    support: config.PRODUCT_SUPPORT ?? null,
-  })
+  const pages = createPages(config)
   const app = createApp({
     logger,
     health,

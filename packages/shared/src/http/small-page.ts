@@ -75,9 +75,9 @@ label:has([type=radio]) {
   min-height: 44px;
   border-bottom: 1px solid var(--line);
 }
-input, button { font: inherit; color: inherit }
+input, textarea, button { font: inherit; color: inherit }
 input[type=radio] { margin: 0; width: 18px; height: 18px; accent-color: var(--accent) }
-input[type=text] {
+input[type=text], textarea {
   display: block;
   width: 100%;
   min-height: 40px;
@@ -99,6 +99,12 @@ button {
 button + button { margin-left: 8px; background: none; border-color: var(--border); color: inherit; font-weight: 400 }
 button:hover { filter: brightness(1.08) }
 button + button:hover { background: var(--accent-ground); filter: none }
+.choices { display: flex; flex-wrap: wrap; gap: 8px }
+.choices button { flex: 1 1 auto; margin: 0 }
+dl { margin: 16px 0 0 }
+dl div { padding: 8px 0; border-bottom: 1px solid var(--line) }
+dt { color: var(--muted); font-size: 14px }
+dd { margin: 0 }
 button:disabled { opacity: .6; cursor: default }
 @media (max-width: 480px) {
   body { padding-top: 16px }

@@ -174,6 +174,25 @@ export const httpUrl = () =>
     return url.href.replace(/(?<!\/)\/+$/, '')
   })
 
+/**
+ * A URL that is used exactly as written. The service fetches it, or the provider compares it as text, so parsing must
+ * not change it.
+ */
+export const exactUrl = () =>
+  z
+    .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
+    // `when` skips this refinement if the preceding format check has failed. Otherwise `new URL` would throw in the
+    // refinement.
+    .refine(isNormal, {
+      error: 'must be in its normal form: lower-case host, a path, no credentials, no fragment',
+      when: ({ issues }) => issues.length === 0,
+    })
+
+function isNormal(value: string): boolean {
+  const url = new URL(value)
+  return url.href === value && url.username === '' && url.password === '' && url.hash === ''
+}
+
 /** The address of a backend. The address is a secret, because it may contain a password. */
 export const backendUrl = (protocol: RegExp, example: string) =>
   z

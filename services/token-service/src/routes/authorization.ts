@@ -9,6 +9,7 @@ import { CredentialName, Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { rejectHead, rejectSubresource } from '@integration-host/shared/http/navigation'
 import type { NetworkOf } from '@integration-host/shared/http/peer-network'
+import type { PageContent } from '@integration-host/shared/http/product-page'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
 import { responses, textResponse, validate } from '@integration-host/shared/http/service-app'
 import {
@@ -20,7 +21,7 @@ import type { CompleteAuthorization } from '../authorization/callback.ts'
 import type { CodeExchanges } from '../authorization/code-exchange.ts'
 import type { ExchangeAdmission } from '../authorization/exchange-admission.ts'
 import type { AuthorizationRequest } from '../authorization/sealed-request.ts'
-import { button, type FormTarget, type PageContent, type Pages } from './browser-page.ts'
+import { button, type FormTarget, type Pages } from './browser-page.ts'
 import {
   atOwnOrigin,
   browserProblems,

@@ -4,20 +4,13 @@ import type { Context } from 'hono'
 import { html } from 'hono/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { PAGE_POLICY, PAGE_STYLE_SOURCE, smallPage } from '@integration-host/shared/http/small-page'
+import {
+  createProductPages,
+  type PageContent,
+  type Product,
+} from '@integration-host/shared/http/product-page'
+import { PAGE_POLICY, PAGE_STYLE_SOURCE } from '@integration-host/shared/http/small-page'
 import { problemOf, problemResponse } from '@integration-host/shared/http/problem'
-
-/** The product that asks for access, as the settings `PRODUCT_…` name it; a member is `null` if its setting is absent. */
-export interface Product {
-  readonly name: string | null
-  /** The URL of an image. */
-  readonly logo: string | null
-  /** An e-mail address or a URL. */
-  readonly support: string | null
-}
-
-/** The HTML that the page shows below its paragraph. */
-export type PageContent = ReturnType<typeof html>
 
 /** The pages that the owners of companies see. They say which product asks for access. */
 export interface Pages {
@@ -47,30 +40,15 @@ export interface Pages {
   readonly formPolicy: (scriptNonce: string) => string
 }
 
-export function createPages({ name, logo, support }: Product): Pages {
-  const withLogo = (policy: string): string =>
-    logo === null ? policy : `${policy}; img-src ${logo}`
+export function createPages(product: Product): Pages {
+  const { page: productPage, withLogo } = createProductPages(product)
   const head = html`<meta name="referrer" content="same-origin" />`
-  const brand =
-    name === null && logo === null
-      ? ''
-      : html`<p class="brand">
-          ${logo === null ? '' : html`<img src="${logo}" alt="" />`} ${name ?? ''}
-        </p>`
-  const help =
-    support === null
-      ? ''
-      : html`<p class="note">
-          Questions?
-          <a href="${support.includes('://') ? support : `mailto:${support}`}">${support}</a>
-        </p>`
   const page: Pages['page'] = (title, text, content) =>
-    smallPage(
+    productPage(
       title,
-      html`${brand}
-        <h1>${title}</h1>
+      html`<h1>${title}</h1>
         <p>${text}</p>
-        ${content ?? ''} ${help}`,
+        ${content ?? ''}`,
       head,
     )
   const formPolicy = (scriptNonce: string): string =>
@@ -78,7 +56,7 @@ export function createPages({ name, logo, support }: Product): Pages {
       `default-src 'none'; style-src ${PAGE_STYLE_SOURCE}; script-src 'nonce-${scriptNonce}'; base-uri 'none'; frame-ancestors 'none'`,
     )
   return {
-    productOr: (other) => name ?? other,
+    productOr: (other) => product.PRODUCT_NAME ?? other,
     page,
     formPolicy,
     async forBrowser(c, work, nextStep) {
