@@ -7,6 +7,12 @@ import { createServiceApp } from '@integration-host/shared/http/service-app'
 import { type ActionRouteDeps, actionRoutes } from './routes/actions.ts'
 import { changesRoutes, type ChangesRouteDeps } from './change/change-routes.ts'
 import { type DeadLetterRouteDeps, deadLetterRoutes } from './dead-letter/dead-letter-routes.ts'
+import { DECISIONS_PATH } from './decision/decision-links.ts'
+import {
+  type DecisionRouteDeps,
+  decisionRoutes,
+  MAX_DECISION_BYTES,
+} from './decision/decision-routes.ts'
 import { MAX_BULK_BYTES } from './routes/contracts.ts'
 import { MAX_TRANSACTION_BYTES } from './run/queueable.ts'
 import { type ErasureRouteDeps, erasureRoutes } from './erasure/erasure-routes.ts'
@@ -40,7 +46,8 @@ export interface AppDeps
     OperationRouteDeps,
     ScheduleRouteDeps,
     ChangesRouteDeps,
-    DeadLetterRouteDeps {
+    DeadLetterRouteDeps,
+    DecisionRouteDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -57,7 +64,11 @@ export const createApp = (deps: AppDeps) =>
       metrics: deps.metrics,
       keys: deps.keys,
       maxBodyBytes: MAX_TRANSACTION_BYTES,
-      maxBodyBytesAt: { '*/transactions/bulk': MAX_BULK_BYTES },
+      maxBodyBytesAt: {
+        '*/transactions/bulk': MAX_BULK_BYTES,
+        [`${DECISIONS_PATH}/*`]: MAX_DECISION_BYTES,
+      },
+      openPaths: [`${DECISIONS_PATH}/*`],
       errorResponses: {
         respond: respondWithKnownProcesses(deps.processes),
         content: PROBLEM_CONTENT,
@@ -76,6 +87,7 @@ export const createApp = (deps: AppDeps) =>
       app.route('/processes', summaryRoutes(deps))
       app.route('/actions', actionRoutes(deps))
       app.route('/transactions', exportRoutes(deps))
+      app.route(DECISIONS_PATH, decisionRoutes(deps))
       app.route('/erasures', erasureRoutes(deps))
       app.route('/events', eventRoutes(deps))
       app.route('/integrity', integrityRoutes(deps))

@@ -1,6 +1,7 @@
 import { keyFile } from '@integration-host/shared/access/key-file'
 import { readableFile } from '@integration-host/shared/files/list-file'
 import { forwardProxySettings } from '@integration-host/shared/http/forward-proxy/forward-proxy'
+import { productSettings } from '@integration-host/shared/http/product-page'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
   ConfigError,
@@ -73,6 +74,9 @@ const Embedded = z.object({
   RETENTION_FAILED_DAYS: days().optional(),
   DEDUPE_DAYS: days().default(365),
   PAYLOAD_KEYS: keyRing().optional(),
+  /** The address at which `/decisions/` is published. By default, that of this service. */
+  DECISIONS_URL: httpUrl().optional(),
+  ...productSettings(),
   ...forwardProxySettings(),
 })
 /** The settings of `startCoordinator`, which do not depend on the backends. */

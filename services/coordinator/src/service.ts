@@ -31,6 +31,8 @@ import { createSubscriptions } from './change/subscriptions.ts'
 import { CHANGE_FEED, createChangeFeed } from './change-feed/sweep.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
 import type { CoordinatorAdapters } from './coordinator-adapters.ts'
+import { createDecisionLinks } from './decision/decision-links.ts'
+import { createDecisions } from './decision/decisions.ts'
 import { followCredentials } from './credentials.ts'
 import { startHousekeeping } from './housekeeping.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
@@ -228,6 +230,12 @@ export async function startCoordinator(
   listeners.push(slots.onTransition)
   const probes = probesOf(config).map((probe) => createProbe(probe, proxyFor))
   const connectivity = createConnectivity({ probes, ...timing })
+  let ownUrl = `http://127.0.0.1:${config.PORT}`
+  const decisionLinks = createDecisionLinks({
+    source,
+    payloadKeys,
+    baseUrl: () => config.DECISIONS_URL ?? ownUrl,
+  })
   const processSettings = { dataDir: config.DATA_DIR }
   const removeFiles = createRemoveFilesOfRuns(
     processes,
@@ -250,6 +258,7 @@ export async function startCoordinator(
       },
       settings: processSettings,
       checkOnline: connectivity.check,
+      decisionLinks,
       traceparentOf,
       retryStore,
       log,
@@ -397,6 +406,8 @@ export async function startCoordinator(
   metrics.watchWaiting(() => runEnds.size)
   const exportsEnd = new AbortController()
   const app = createApp({
+    decisions: createDecisions({ source, processes, runActions, links: decisionLinks, now }),
+    product: config,
     logger: log,
     health,
     metrics: serviceMetrics,
@@ -426,6 +437,7 @@ export async function startCoordinator(
   const server = stack.use(
     await (serve?.(app) ?? listen(honoListener(app), { host, port, metrics: serviceMetrics })),
   )
+  if (server.url !== '') ownUrl = server.url
   // The event streams are ended before the server stops. Otherwise the server would wait for them, because they never
   // end by themselves. Requests that wait for the end of a run get a response.
   stack.use(streams)

@@ -88,6 +88,7 @@ export const stepDeps = (change: Partial<StepDeps> = {}): StepDeps => ({
   traceparent: () => TRACEPARENT,
   onCall: () => {},
   onReport: () => {},
+  linkTo: () => 'https://decisions.test/',
   abort: new StepAbort(),
   isOnline: async () => true,
   now: () => 0,

@@ -44,7 +44,10 @@ export interface ServiceAppDeps {
   readonly continuesTraces?: (path: string) => boolean
   /** The largest accepted request body, in bytes. */
   readonly maxBodyBytes?: number
-  /** Larger body limits, in bytes, for exact paths. A path that begins with `*` stands for all paths with this suffix. */
+  /**
+   * Other body limits, in bytes, for exact paths. A path that begins with `*` stands for all paths with this suffix, and
+   * one that ends with `*` for all paths with this prefix.
+   */
   readonly maxBodyBytesAt?: Readonly<Record<string, number>>
   /** Exact paths whose routes read the body themselves. Such a route must limit the size of the body itself. */
   readonly pathsReadingOwnBody?: readonly string[]
@@ -147,14 +150,18 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     )
   if (keys !== null) app.use(requireServiceKey(keys, isOpen))
   const { maxBodyBytes = 65_536, maxBodyBytesAt = {}, pathsReadingOwnBody = [] } = deps
-  const largerAt = Object.entries(maxBodyBytesAt)
+  const limitsAt = Object.entries(maxBodyBytesAt)
   app.use(
     limitBody((path) => {
       if (pathsReadingOwnBody.includes(path)) return null
-      const larger = largerAt.find(([at]) =>
-        at.startsWith('*') ? path.endsWith(at.slice(1)) : path === at,
+      const limit = limitsAt.find(([at]) =>
+        at.startsWith('*')
+          ? path.endsWith(at.slice(1))
+          : at.endsWith('*')
+            ? path.startsWith(at.slice(0, -1))
+            : path === at,
       )
-      return larger?.[1] ?? maxBodyBytes
+      return limit?.[1] ?? maxBodyBytes
     }),
   )
 

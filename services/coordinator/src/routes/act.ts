@@ -1,3 +1,4 @@
+import type { CreateDecisionLink } from '@integration-host/shared/contracts/decision'
 import { Reason } from '@integration-host/shared/contracts/reason'
 import {
   ActBody,
@@ -50,7 +51,11 @@ export const SettleBody = z
 export const SignalBody = SignalTransaction.extend({
   Data: StorableJson.optional().meta({ description: 'the data of the event; null by default' }),
 }).meta({ ref: 'SignalTransaction' })
-export type ActSchema = typeof ActBody | typeof SettleBody | typeof SignalBody
+export type ActSchema =
+  | typeof ActBody
+  | typeof SettleBody
+  | typeof SignalBody
+  | typeof CreateDecisionLink
 
 /**
  * Reads the body of an action. Returns the body and the context of the action: the caller, the reason, and the version

@@ -16,6 +16,8 @@ import {
 import { type Context, Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
 import type { z } from 'zod'
+import { decisionLinkRoutes } from '../decision/decision-routes.ts'
+import type { Decisions } from '../decision/decisions.ts'
 import { parseClientJson } from '../run/json-normalization.ts'
 import { checkedQueueable, Queueable, utf8Of } from '../run/queueable.ts'
 import { inputInvalid, type RunActions, tooManyDelayedRuns } from '../worker/run-actions.ts'
@@ -45,6 +47,7 @@ export interface TransactionRouteDeps {
   readonly runEnds: RunEnds
   readonly keys: Pick<AccessKeys, 'identify' | 'watch'>
   readonly recordRead: RecordRead
+  readonly decisions: Decisions
 }
 
 /** Many clients and proxies close a connection on which no response has arrived for a minute. */
@@ -91,6 +94,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
   return new Hono()
     .route('/', bulkRoutes(deps))
     .route('/', runDetailRoutes(deps))
+    .route('/', decisionLinkRoutes(deps, requireRealmOfRun))
     .post(
       '/',
       needs('transactions:queue'),

@@ -6,7 +6,7 @@
  * A1  A change and its entry are committed together, so neither exists without the other.
  * A2  An action that the store rejects is recorded with the code of the rejection. The action has changed nothing, so
  *     its entry is committed on its own.
- *     The same holds for a read of data (routes/read-log.ts).
+ *     The same holds for a read of data (routes/read-log.ts), and for a link with which a person decides.
  * A3  An entry contains names and ids, but no business data.
  * A4  A bulk operation changes a transaction at most once: the entry of the change contains the id of the operation,
  *     and the source searches for this entry while it holds the lock of the run.
@@ -27,6 +27,7 @@ export type ActionKind =
   | 'retry'
   | 'settle'
   | 'signal'
+  | 'link'
   | 'pause'
   | 'start_operation'
   | 'stop_operation'

@@ -4,6 +4,7 @@
  * @module integration-host
  */
 export { z } from 'zod'
+export type { Ask, AskOptions } from './ask.ts'
 export { type ChangeTrigger, ProviderChange } from './change-trigger.ts'
 export { defineProcess } from './define-process.ts'
 export type { ProcessDefinition } from './definition.ts'
@@ -26,6 +27,7 @@ export {
   type InDoubt,
   type InDoubtStep,
   type ItemOutcome,
+  type LinkOptions,
   type NamedSteps,
   type Outcome,
   type ProcessSettings,

@@ -54,6 +54,14 @@ export function enteredMembers(
   }
 }
 
+/** Returns the outcome of a step whose run fails because of what the process wrote for it, such as `when`. */
+export const placeFailed = ({ process }: EnteredStep, error: string): StepOutcome => ({
+  kind: 'failed',
+  errorClass: 'step_threw',
+  error: shortRedacted(process, error),
+  response: null,
+})
+
 /**
  * Calls `when`. Returns the outcome of the step if it does not run: it is skipped, or its run fails. Returns `null` if the
  * step runs.
@@ -63,19 +71,13 @@ export function outcomeOfWhen(
   entered: EnteredStep,
   settings: ProcessSettings,
 ): StepOutcome | null {
-  const failed = (error: string): StepOutcome => ({
-    kind: 'failed',
-    errorClass: 'step_threw',
-    error: shortRedacted(entered.process, error),
-    response: null,
-  })
   try {
     const runs = (when as (given: unknown) => unknown)(enteredMembers(entered, settings))
     if (typeof runs === 'boolean') return runs ? null : { kind: 'skipped' }
     if (runs instanceof Promise) runs.catch(() => {})
-    return failed('when must return true or false, and not a promise')
+    return placeFailed(entered, 'when must return true or false, and not a promise')
   } catch (error) {
-    return failed(`when: ${thrownText(error)}`)
+    return placeFailed(entered, `when: ${thrownText(error)}`)
   }
 }
 

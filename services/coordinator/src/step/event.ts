@@ -6,7 +6,10 @@ import type { ProcessDefinition } from './definition.ts'
 import { cannotName, isSchema, requireMembers } from './definition-checks.ts'
 import { StepName } from '@integration-host/shared/contracts/step-message'
 import type { Json } from '../run/json-normalization.ts'
-import type { AnyStep } from './step.ts'
+import { type AskOptions, type Choices, choicesOf, storedAsk } from './ask.ts'
+import { type EnteredStep, enteredMembers, placeFailed } from './entered.ts'
+import type { AnyStep, ProcessSettings } from './step.ts'
+import { thrownText } from './thrown-text.ts'
 
 /** The options of an event. */
 export interface EventOptions<Data extends z.ZodType = z.ZodType<Json>> {
@@ -29,6 +32,8 @@ export interface EventSettings {
   readonly data: z.ZodType | null
   readonly timeoutMs: number | null
   readonly onTimeout: EventPlace['onTimeout']
+  /** Set if a person decides: what the person is shown, and what can be chosen. */
+  readonly decision?: { readonly ask: (entered: never) => unknown; readonly choices: Choices }
 }
 
 const MAX_TIMEOUT_SECONDS = 366 * 86_400
@@ -37,16 +42,18 @@ const MEMBERS = new Set<string>([
   'timeoutSeconds',
   'onTimeout',
   'when',
+  'ask',
+  'choices',
 ] satisfies (keyof GivenOptions)[])
-/** The types of a chain add `when`, because they know what it gets. */
-type GivenOptions = EventOptions & Pick<AnyStep, 'when'>
+/** The types of a chain add `when` and `ask`, because they know what these get. */
+type GivenOptions = EventOptions & Pick<AnyStep, 'when'> & AskOptions<never, string>
 
 /** Returns the place as it is stored in the definition. @throws {TypeError} if the name or an option is not valid */
 export function eventStep(process: string, name: string, options: GivenOptions): AnyStep {
   if (!StepName.safeParse(name).success) throw new TypeError(cannotName(name, 'an event', process))
   const what = `event ${name} of ${process}`
   requireMembers(options, MEMBERS, what)
-  const { data = null, timeoutSeconds, onTimeout = 'fail', when } = options
+  const { data = null, timeoutSeconds, onTimeout = 'fail', when, ask, choices } = options
   if (data !== null && !isSchema(data))
     throw new TypeError(`data of ${what} must be a schema of zod 4`)
   if (
@@ -65,17 +72,36 @@ export function eventStep(process: string, name: string, options: GivenOptions):
   if (onTimeout === 'continue' && timeoutSeconds === undefined)
     throw new TypeError(`onTimeout of ${what} has no effect without timeoutSeconds`)
   const timeoutMs = timeoutSeconds === undefined ? null : timeoutSeconds * 1_000
-  const event: EventSettings = { data, timeoutMs, onTimeout }
+  if (ask !== undefined && typeof ask !== 'function')
+    throw new TypeError(`ask of ${what} must be a function`)
+  if (choices !== undefined && ask === undefined)
+    throw new TypeError(`choices of ${what} has no effect without ask`)
+  const event: EventSettings = {
+    data,
+    timeoutMs,
+    onTimeout,
+    ...(ask !== undefined && { decision: { ask, choices: choicesOf(data, choices, what) } }),
+  }
   // The worker waits at the place instead of calling the function.
   return Object.assign(() => {}, { event, ...(when !== undefined && { when }) })
 }
 
-/** Returns the outcome of a run that enters the place: it waits. */
-export const enterEvent = ({ timeoutMs }: EventSettings): StepOutcome => ({
-  kind: 'parked',
-  timeoutMs,
-  ask: null,
-})
+/** Returns the outcome of a run that enters the place: it waits. If `ask` throws, the run fails. */
+export function enterEvent(
+  { timeoutMs, decision }: EventSettings,
+  entered: EnteredStep,
+  settings: ProcessSettings,
+): StepOutcome {
+  if (decision === undefined) return { kind: 'parked', timeoutMs, ask: null }
+  try {
+    const ask = storedAsk(
+      (decision.ask as (given: unknown) => unknown)(enteredMembers(entered, settings)),
+    )
+    return { kind: 'parked', timeoutMs, ask: entered.process.bound?.redaction?.json(ask) ?? ask }
+  } catch (error) {
+    return placeFailed(entered, `ask: ${thrownText(error)}`)
+  }
+}
 
 /** Returns the events of a process by the names of their places. */
 export const eventPlaces = ({ name, stepNames, steps }: ProcessDefinition): EventPlace[] =>

@@ -27,6 +27,7 @@ import type {
   CallOptions,
   ExecuteOptions,
   InDoubtStep,
+  LinkOptions,
   NamedSteps,
   Outcome,
   ProcessSettings,
@@ -52,6 +53,7 @@ export interface StepDeps extends SendDeps {
   readonly log: () => Logger
   /** Gets the progress that the step reports, in the form in which it is stored. */
   readonly onReport: (report: Json) => void
+  readonly linkTo: (event: string, options: LinkOptions) => string
 }
 
 /** Thrown inside a step function to end it. The outcome of the step is already decided, so the error is ignored. */
@@ -266,6 +268,7 @@ export async function perform(
         : end({ kind: 'failed', ...next, error: short(next.error), response })
     },
     report: (progress) => deps.onReport(reportOf(progress, deps.now(), short)),
+    linkTo: deps.linkTo,
     setStatus() {
       completion = { data: completion?.data ?? null, endsRun: true }
       return ending({ data: null })

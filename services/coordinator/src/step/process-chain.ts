@@ -1,5 +1,6 @@
 /** The types of `defineProcess(…).step(…)`. They infer the type of each step from the steps before it. */
 import type { z } from 'zod'
+import type { AskOptions } from './ask.ts'
 import type { ProcessDefinition } from './definition.ts'
 import type { EventOptions } from './event.ts'
 import type { Json, JsonInput } from '../run/json-normalization.ts'
@@ -81,10 +82,11 @@ export interface ProcessChain<
     Skips extends boolean = never,
   >(
     name: Name extends keyof Items ? never : Name,
-    options?: EventOptions<Data> & {
-      readonly onTimeout?: OnTimeout
-      readonly when?: When<Entered<Initial, Previous, Items, Settings>, Skips>
-    },
+    options?: EventOptions<Data> &
+      AskOptions<Entered<Initial, Previous, Items, Settings>, MemberOf<Data>> & {
+        readonly onTimeout?: OnTimeout
+        readonly when?: When<Entered<Initial, Previous, Items, Settings>, Skips>
+      },
   ): ProcessChain<
     Initial,
     EventOf<Data, OnTimeout, Skips>,
@@ -93,6 +95,9 @@ export interface ProcessChain<
     TargetName
   >
 }
+
+/** The names of the members of the data of an event. */
+type MemberOf<Data extends z.ZodType> = keyof z.output<Data> & string
 
 /** The type of an event in the type of a later step. An event that may be skipped or missing has the data `null`. */
 type EventOf<Data extends z.ZodType, OnTimeout, Skips> = StepOf<{

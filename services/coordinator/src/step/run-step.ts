@@ -38,7 +38,7 @@ export async function runStep(
       const outcome = outcomeOfWhen(when, entered, deps.settings)
       if (outcome !== null) return outcome
     }
-    if (handler.event !== undefined) return enterEvent(handler.event)
+    if (handler.event !== undefined) return enterEvent(handler.event, entered, deps.settings)
     const read = readState(claim.round, handler.state)
     if ('error' in read) {
       const error = shortRedacted(process, read.error)

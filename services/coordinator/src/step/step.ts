@@ -146,6 +146,14 @@ export interface Entered<
   readonly settings: Settings
 }
 
+/** The options of `linkTo`. */
+export interface LinkOptions {
+  /** Who decides with the address: a name or an e-mail address, at most 100 characters. */
+  readonly for: string
+  /** How long the address can be used, in seconds. Default: 7 days; at most the timeout of the event. */
+  readonly expiresInSeconds?: number
+}
+
 /** How much of its work a step has done. */
 export interface Progress {
   /** The part that is done, in the unit of `of`. */
@@ -222,6 +230,14 @@ export interface Step<
   ): never
   /** Shows on the run how much of its work the step has done. It is stored when the lease of the run is next renewed. */
   report(progress: Progress): void
+  /**
+   * Returns the address of the page on which a person decides about an event of this run that has `ask`. Who has the
+   * address decides as this person, so send it only to this person. It can be used until the decision, and is void when the
+   * run is over or replayed.
+   *
+   * @throws {TypeError} if the process has no such event, or `for` is not a name.
+   */
+  linkTo(event: string, options: LinkOptions): string
   /** Completes the step and the run, even if further steps follow. */
   setStatus(status: 'Completed'): Outcome<null>
 }

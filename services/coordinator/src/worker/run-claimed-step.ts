@@ -5,6 +5,8 @@ import {
   type Tracing,
   tracing,
 } from '@integration-host/shared/observability/telemetry'
+import type { DecisionLinks } from '../decision/decision-links.ts'
+import { linksOfRun } from '../decision/decisions.ts'
 import { createCoolDowns } from '../step/cool-downs.ts'
 import {
   limitsOf,
@@ -49,6 +51,7 @@ export interface ClaimedStepDeps {
   readonly gateway: Gateway
   readonly settings: ProcessSettings
   readonly checkOnline: () => Promise<boolean>
+  readonly decisionLinks: Pick<DecisionLinks, 'addressOf' | 'ready'>
   readonly traceparentOf: Traceparents
   readonly log: Logger
   readonly clock: Clock
@@ -202,6 +205,8 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     const timer = clock.setTimeout(() => abort.abort('timeout'), limits.timeoutMs)
     if (!gate.isOpen(definition)) abort.blockNewCalls()
     try {
+      // `linkTo` returns an address at once, so the key is read before.
+      if (hasDecisions(definition)) await retryStore(() => deps.decisionLinks.ready(), deps.cutOff)
       const stepDeps: StepDeps = {
         call: deps.call,
         files: deps.files,
@@ -220,6 +225,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
           last.report = report
           step.report = report
         },
+        linkTo: linksOfRun(deps.decisionLinks, definition, run, now),
         abort,
         isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
         now,
@@ -242,6 +248,9 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
 
   return runClaimed
 }
+
+const hasDecisions = ({ events, steps }: ProcessDefinition): boolean =>
+  events.some((event) => steps.get(event)?.event?.decision !== undefined)
 
 const logFieldsOf = (run: Claim['run']) => ({
   process: run.Process,

@@ -1,0 +1,123 @@
+/**
+ * Addresses with which a person decides about an event for which a run waits.
+ *
+ * K1  An address names run, event, person and expiry, sealed with a key that the installation generates. Nothing else is
+ *     stored for it, so an address that was sent can be withdrawn only by ending its run.
+ * K2  An address is void when its run is over or replayed, and when it has expired.
+ * K3  A GET changes nothing, because mail scanners open addresses. A POST decides once, as an event of the API does.
+ * K4  The key is stored as the row `DecisionKey` of `Order_Installation`. With `PAYLOAD_KEYS` it is encrypted, because
+ *     with this key, everyone who can read a backup could decide.
+ */
+import { DecidingPerson, MAX_LINK_SECONDS } from '@integration-host/shared/contracts/decision'
+import { ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
+import {
+  DecryptionError,
+  generateKeyRing,
+  type KeyRing,
+  parseKeyRing,
+} from '@integration-host/shared/secrets/envelope'
+import { Secret } from '@integration-host/shared/secrets/secret'
+import { z } from 'zod'
+import { installation } from '../records/installation.ts'
+import { changeRow } from '../records/records.ts'
+import type { RunKey } from '../run/run.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
+
+/** What an address names. */
+export interface DecisionLink extends RunKey {
+  readonly event: string
+  readonly person: string
+  /** Epoch ms. */
+  readonly expiresAt: number
+}
+
+export interface DecisionLinks {
+  /** Reads the key, or generates it. Resolves before `addressOf` is called. */
+  ready(): Promise<void>
+  addressOf(link: DecisionLink): string
+  /** Resolves with the link of a token, which is the last part of an address; `null` if the token is not valid. */
+  read(token: string): Promise<DecisionLink | null>
+}
+
+export interface DecisionLinksDeps {
+  readonly source: Pick<TransactionSource, 'records'>
+  readonly payloadKeys: KeyRing | null
+  /** Returns the address at which `/decisions/…` is published. */
+  readonly baseUrl: () => string
+}
+
+/** The path of the pages, which clients request without a key. */
+export const DECISIONS_PATH = '/decisions'
+const DEFAULT_LINK_MS = 7 * 86_400_000
+const MAX_TOKEN_LENGTH = 4_096
+
+/** Returns when an address expires, in epoch ms: it is valid at most for the timeout of its event. */
+export function expiryOf(
+  seconds: number | undefined,
+  timeoutMs: number | null,
+  now: number,
+): number {
+  const wantedMs = seconds === undefined ? DEFAULT_LINK_MS : seconds * 1_000
+  return now + Math.ceil(Math.min(wantedMs, timeoutMs ?? MAX_LINK_SECONDS * 1_000))
+}
+
+const NAME = 'DecisionKey'
+const KEY = installation<{ readonly Key: string; readonly IsSealed: boolean }>(NAME)
+const KEY_PLACE = { name: NAME, field: 'Key', version: 1 }
+const LINK_PLACE = { name: 'decision', field: 'link', version: 1 }
+const Sealed = z.tuple([z.string(), TransactionID, ReplayID, z.string(), DecidingPerson, z.int()])
+
+export function createDecisionLinks(deps: DecisionLinksDeps): DecisionLinks {
+  const { source, payloadKeys } = deps
+  let keys: KeyRing | null = null
+
+  /** Reads the key, and stores it encrypted with the current payload key. */
+  async function readKey(): Promise<KeyRing> {
+    let list = ''
+    await changeRow(source.records(KEY), [NAME], (row) => {
+      const { Key = '', IsSealed = false } = row?.Value ?? {}
+      const known = IsSealed ? opened(Key) : Key
+      list = known === '' ? generateKeyRing().reveal() : known
+      const isCurrent = payloadKeys === null ? !IsSealed : IsSealed && payloadKeys.isCurrent(Key)
+      if (row !== undefined && known !== '' && isCurrent) return row
+      const Value =
+        payloadKeys === null
+          ? { Key: list, IsSealed: false }
+          : { Key: payloadKeys.seal(list, KEY_PLACE), IsSealed: true }
+      return { Name: NAME, Value }
+    })
+    return parseKeyRing(new Secret(list))
+  }
+  /** Returns the key; an empty text if it cannot be decrypted, so that another one is generated. */
+  function opened(sealed: string): string {
+    try {
+      return payloadKeys?.open(sealed, KEY_PLACE) ?? ''
+    } catch (error) {
+      if (error instanceof DecryptionError) return ''
+      throw error
+    }
+  }
+
+  return {
+    async ready() {
+      keys ??= await readKey()
+    },
+    addressOf({ Process, TransactionID: id, ReplayID: replay, event, person, expiresAt }) {
+      if (keys === null) throw new Error('the key of the decision links has not been read')
+      const text = JSON.stringify([Process, id, replay, event, person, expiresAt])
+      return `${deps.baseUrl()}${DECISIONS_PATH}/${keys.seal(text, LINK_PLACE)}`
+    },
+    async read(token) {
+      if (token.length > MAX_TOKEN_LENGTH) return null
+      keys ??= await readKey()
+      try {
+        const parsed = Sealed.parse(JSON.parse(keys.open(token, LINK_PLACE)))
+        const [Process, id, replay, event, person, expiresAt] = parsed
+        return { Process, TransactionID: id, ReplayID: replay, event, person, expiresAt }
+      } catch (error) {
+        if (error instanceof DecryptionError) return null
+        throw error
+      }
+    },
+  }
+}

@@ -1,0 +1,3 @@
+import { decisionsContract } from './decisions.contract.ts'
+
+decisionsContract('embedded')
