@@ -288,7 +288,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
 
   async function testRunOf({ Process, TransactionID, ReplayID }: RunView): Promise<TestRun> {
     const path = `${pathOf(Process, TransactionID)}?replay=${ReplayID}`
-    const run = createTestRun(await request(path), { act })
+    const run = createTestRun(await request(path), { act, createLink })
     runs.add(run)
     await runUntil(clock.now())
     return run
@@ -299,6 +299,12 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
     if (changed.ReplayID !== run.replayId) return testRunOf(changed)
     await runUntil(clock.now())
     return run
+  }
+
+  async function createLink(run: TestRun, name: string, body: object): Promise<string> {
+    const path = `${pathOf(run.process, run.id)}/events/${encodeURIComponent(name)}/links`
+    const created = (await request(path, body)) as unknown as { readonly Url: string }
+    return created.Url
   }
 
   /** Returns the run of a change. If another run has absorbed the change, returns that run. */

@@ -1,6 +1,7 @@
 import { AssertionError } from 'node:assert'
-import type { Json } from '@integration-host/coordinator/api'
+import type { Json, LinkOptions } from '@integration-host/coordinator/api'
 import { idempotencyKey, isFinished } from '@integration-host/coordinator/item'
+import type { CreateDecisionLink } from '@integration-host/shared/contracts/decision'
 import type { RunDetailResponse } from '@integration-host/shared/contracts/run'
 
 /** A run as the HTTP interface of the coordinator shows it. */
@@ -45,6 +46,8 @@ export interface TestRun {
    * @throws {Error} the coordinator rejects the event, for example because the run has received another one.
    */
   signal(name: string, data?: unknown): Promise<void>
+  /** Returns the address of the page on which a person decides about an event that has `ask`. */
+  link(name: string, options: LinkOptions): Promise<string>
 }
 
 export interface RunActions {
@@ -53,6 +56,7 @@ export interface RunActions {
     action: 'resume' | 'cancel' | 'replays' | `events/${string}`,
     body?: object,
   ) => Promise<TestRun>
+  readonly createLink: (run: TestRun, name: string, body: CreateDecisionLink) => Promise<string>
 }
 
 /** A test run. The host replaces its member `view` whenever the host has read the run again. */
@@ -60,7 +64,7 @@ export interface RefreshedRun extends TestRun {
   view: RunView
 }
 
-export function createTestRun(view: RunView, { act }: RunActions): RefreshedRun {
+export function createTestRun(view: RunView, { act, createLink }: RunActions): RefreshedRun {
   const run: RefreshedRun = {
     view,
     process: view.Process,
@@ -109,6 +113,11 @@ export function createTestRun(view: RunView, { act }: RunActions): RefreshedRun 
     cancel: async () => void (await act(run, 'cancel')),
     signal: async (name, data = null) =>
       void (await act(run, `events/${encodeURIComponent(name)}`, { Data: data })),
+    link: (name, { for: person, expiresInSeconds }) =>
+      createLink(run, name, {
+        For: person,
+        ...(expiresInSeconds !== undefined && { ExpiresInSeconds: expiresInSeconds }),
+      }),
   }
   return run
 }

@@ -30,6 +30,7 @@ import { rotateKeys } from './commands/rotate-keys.ts'
 import { listSchedules, pauseSchedule, resumeSchedule, runSchedule } from './commands/schedules.ts'
 import {
   cancel,
+  link,
   replay,
   resume,
   retry,
@@ -88,6 +89,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
         ['retry', retry],
         ['settle', settle],
         ['signal', signal],
+        ['link', link],
         ['export', exportTransactions],
       ]),
       examples: ['transactions list --status failed --since 2h', 'transactions show 66'],

@@ -22,7 +22,9 @@ export {
 } from './problem.ts'
 export type {
   ActOptions,
+  DecisionLink,
   JsonValue,
+  LinkOptions,
   ProcessClient,
   QueueOptions,
   ReplayOptions,

@@ -5,6 +5,10 @@ import type {
   SignalResponse,
   SignalTransaction,
 } from '@integration-host/shared/contracts/run'
+import type {
+  CreateDecisionLink,
+  DecisionLink as CreatedLink,
+} from '@integration-host/shared/contracts/decision'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { hasProblem, ProblemError, type RunDetail } from './problem.ts'
 import type { RunEvents } from './run-events.ts'
@@ -56,6 +60,16 @@ export interface ReplayOptions<Input> extends ActOptions {
   /** The initial data of the new run; by default the initial data of the previous run. */
   readonly initialData?: Input
 }
+
+/** The options of `link`. */
+export interface LinkOptions extends ActOptions {
+  /** Who decides with the address: a name or an e-mail address. */
+  readonly for: CreateDecisionLink['For']
+  /** How long the address can be used. Default: 7 days; at most the timeout of the event. */
+  readonly expiresInSeconds?: CreateDecisionLink['ExpiresInSeconds']
+}
+/** An address with which a person decides. */
+export interface DecisionLink extends CreatedLink {}
 
 /** The options of `signal`. */
 export interface SignalOptions extends ActOptions {
@@ -109,6 +123,13 @@ export interface RunClient<Input> {
    *   `input_invalid`, …
    */
   signal(name: string, data?: JsonValue, options?: SignalOptions): Promise<Signal>
+  /**
+   * Creates the address of the page on which a person decides about an event that has `ask`. Who has the address decides
+   * as this person.
+   *
+   * @throws {ProblemError} `event_not_found`, `transaction_not_active`, …
+   */
+  link(name: string, options: LinkOptions): Promise<DecisionLink>
 }
 
 /** The longest wait of the coordinator. */
@@ -243,6 +264,18 @@ function createRunClient<Input>(
         isRepeatable: true,
         ...(signal && { signal }),
       })) as Signal,
+    link: async (name, { for: person, expiresInSeconds, reason, signal }) =>
+      (await request({
+        method: 'POST',
+        path: `${path}/events/${segment(name)}/links${query}`,
+        body: {
+          For: person,
+          ...(expiresInSeconds !== undefined && { ExpiresInSeconds: expiresInSeconds }),
+          ...reasonMember(reason),
+        } satisfies CreateDecisionLink,
+        isRepeatable: true,
+        ...(signal && { signal }),
+      })) as DecisionLink,
   }
 }
 

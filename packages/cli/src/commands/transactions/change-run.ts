@@ -1,9 +1,11 @@
-/** The commands that change a run: resume, cancel, retry, settle, signal and replay. */
+/** The commands that change a run: resume, cancel, retry, settle, signal, link and replay. */
+import { DecidingPerson, DecisionLink } from '@integration-host/shared/contracts/decision'
 import { SignalResponse } from '@integration-host/shared/contracts/run'
-import { type Command, parse } from '../../command.ts'
+import { type Command, parse, validOption } from '../../command.ts'
 import { exitCodes, UsageError } from '../../exit-code.ts'
 import { openCoordinator } from '../../service-api.ts'
 import { plain, print } from '../../terminal.ts'
+import { timeOf } from '../../times.ts'
 import {
   ACT_HELP,
   actOf,
@@ -168,9 +170,7 @@ Examples:
       'event-id': { type: 'string' },
       data: { type: 'string' },
     })
-    const [given, name, ...rest] = positionals
-    const id = oneId([given, ...rest].filter((text) => text !== undefined))
-    if (name === undefined) throw new UsageError('The name of the event is needed')
+    const { id, name } = eventOf(positionals)
     const query = replayQuery(values.replay)
     const { body, options } = actOf(values)
     const { 'event-id': EventID } = values
@@ -189,6 +189,56 @@ Examples:
     await print(terminal, values.json ? JSON.stringify(sent) : plain(text))
     return exitCodes.ok
   },
+}
+
+export const link: Command = {
+  summary: 'create the address at which a person decides about an event',
+  usage: 'ID NAME --for PERSON [--expires WHEN] [--replay N] [--reason TEXT] [--if-version N]',
+  help: `Creates the address of the page on which a person decides about an event of a run, and prints it. Who has the address
+decides as this person, once. It is void when the run is over or replayed. Needs the scope transactions:signal.
+
+${PROCESS_HELP}
+  --for PERSON        who decides: a name or an e-mail address
+  --expires WHEN      until when the address can be used, like 12h, or a time (default: 7d; at most the event's timeout)
+  --replay N          the ReplayID of the run (default: the latest run)
+${ACT_HELP}
+
+Examples:
+  integration-host transactions link 66 approved --for ada@example.com
+  integration-host transactions link 66 approved --for ada@example.com --expires 12h`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      ...processOption,
+      ...actOptions,
+      replay: { type: 'string' },
+      for: { type: 'string' },
+      expires: { type: 'string' },
+    })
+    const { id, name } = eventOf(positionals)
+    if (values.for === undefined) throw new UsageError('--for is needed')
+    const For = validOption('--for', DecidingPerson, values.for)
+    const query = replayQuery(values.replay)
+    const { body, options } = actOf(values)
+    const now = terminal.wallClock()
+    const until = values.expires && timeOf('--expires', values.expires, now, 'future')
+    const ExpiresInSeconds = until && Math.ceil((Date.parse(until) - now) / 1_000)
+    if (ExpiresInSeconds && ExpiresInSeconds < 1)
+      throw new UsageError('--expires must be in the future')
+    const service = openCoordinator(values.url, terminal)
+    const at = `${await pathOf(service, values.process)}/${encodeURIComponent(id)}`
+    const path = `${at}/events/${encodeURIComponent(name)}/links${query}`
+    const request = { ...body, For, ...(until && { ExpiresInSeconds }) }
+    const created = await service.post(path, request, DecisionLink, options)
+    await print(terminal, values.json ? JSON.stringify(created) : plain(created.Url))
+    return exitCodes.ok
+  },
+}
+
+/** Returns the arguments of a command on an event. @throws {UsageError} one is missing or invalid, or there are more. */
+function eventOf([given, name, ...rest]: readonly string[]) {
+  const id = oneId([given, ...rest].filter((text) => text !== undefined))
+  if (name === undefined) throw new UsageError('The name of the event is needed')
+  return { id, name }
 }
 
 export const replay: Command = {

@@ -81,6 +81,10 @@ beforeEach(async () => {
       status: 202,
       body: header('9', { Status: 'Running', StepName: 'csv' }),
     }),
+    [`POST ${AT_PATH}/9/events/approved/links`]: () => ({
+      status: 201,
+      body: { Url: 'https://decide.test/decisions/1', ExpiresAt: '2026-12-06T00:00:00Z' },
+    }),
     [`GET ${AT_PATH}/9/runs`]: ({ query }) => ({
       body: {
         items: [runOf(query.get('before') === null ? 2 : 0)],
@@ -324,6 +328,24 @@ describe('commands that change a transaction', () => {
     })
     await cli('replay', '9', '--data', 'null')
     expect(service.requests.at(-1)?.body).toEqual({ InitialData: null })
+  })
+
+  it('`transactions link` prints the address with which a person decides', async () => {
+    const person = ['--for', 'ada@example.com']
+    expect((await cli('link', '9', 'approved', ...person)).out).toBe(
+      'https://decide.test/decisions/1\n',
+    )
+    expect(service.requests.at(-1)?.body).toEqual({ For: 'ada@example.com' })
+    await cli('link', '9', 'approved', ...person, '--expires', '2h', '--reason', 'her turn')
+    expect(service.requests.at(-1)?.body).toEqual({
+      For: 'ada@example.com',
+      ExpiresInSeconds: 7_200,
+      Reason: 'her turn',
+    })
+    expect((await cli('link', '9', 'approved')).err).toContain('--for is needed')
+    expect((await cli('link', '9', ...person)).err).toContain('The name of the event is needed')
+    const past = ['--expires', '2020-01-01T00:00:00Z']
+    expect((await cli('link', '9', 'approved', ...person, ...past)).err).toContain('in the future')
   })
 
   it('`transactions runs` lists each run with its status, and marks runs in doubt and runs with changed initial data', async () => {

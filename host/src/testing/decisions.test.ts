@@ -1,0 +1,25 @@
+import { defineProcess, z } from 'integration-host'
+import { startTestHost } from 'integration-host/testing'
+import { expect, it } from 'vitest'
+
+const bills = defineProcess('Bills', { input: z.object({ amount: z.number() }) })
+  .step('ask', async (step) => {
+    const text = `Please decide: ${step.linkTo('approved', { for: 'ada@example.com' })}`
+    await step.execute({ url: 'https://mail.test/send', method: 'POST', body: { text } })
+  })
+  .event('approved', {
+    data: z.object({ approved: z.boolean() }),
+    ask: (step) => ({ title: `Pay ${step.initialData.amount}?` }),
+  })
+
+it('a step sends the address of a decision, and a test decides with a signal', async () => {
+  await using host = await startTestHost({ processes: bills })
+  const mail = host.target('https://mail.test').on('POST /send', { status: 200, body: {} })
+  const run = await host.run(bills, 'b-1', { amount: 5 })
+  run.toHaveStatus('Waiting')
+  expect(JSON.stringify(mail.calls[0]?.body)).toContain('/decisions/1.k1.')
+  expect(await run.link('approved', { for: 'bob@example.com' })).toContain('/decisions/1.k1.')
+  expect(run.view.Items[1]).toMatchObject({ Ask: { title: 'Pay 5?', facts: {} } })
+  await run.signal('approved', { approved: true })
+  run.toHaveStatus('Completed')
+})
