@@ -346,7 +346,7 @@ describe('the example overlay', () => {
         ?.match(/\/[\w/*]+/g) ?? []
     // The Ingress does not expose /authorize, which always responds 403 with the setting AUTHORIZE=links of the base
     // manifests.
-    const published = open.filter((path) => path !== '/authorize')
+    const published = [...open.filter((path) => path !== '/authorize'), '/decisions/*']
     const inRouter = ({ path, pathType }: { path?: string; pathType: string }) =>
       pathType === 'Prefix' ? `${path}/*` : path
     expect(paths.map(inRouter)).toEqual(published)
@@ -374,11 +374,12 @@ describe('the example overlay', () => {
     })
   })
 
-  it('the example overlay lets the ingress controller reach only token-service and webhook-receiver', () => {
+  it('the example overlay lets the ingress controller reach only token-service, webhook-receiver and coordinator', () => {
     const open = patches.filter((patch) => JSON.stringify(patch).includes('ingress-nginx'))
     expect(open.map(titleOf)).toEqual([
       'NetworkPolicy token-service',
       'NetworkPolicy webhook-receiver',
+      'NetworkPolicy coordinator',
     ])
   })
 })

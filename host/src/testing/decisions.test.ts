@@ -5,7 +5,7 @@ import { expect, it } from 'vitest'
 const bills = defineProcess('Bills', { input: z.object({ amount: z.number() }) })
   .step('ask', async (step) => {
     const text = `Please decide: ${step.linkTo('approved', { for: 'ada@example.com' })}`
-    await step.execute({ url: 'https://mail.test/send', method: 'POST', body: { text } })
+    return step.execute({ url: 'https://mail.test/send', method: 'POST', body: { text } })
   })
   .event('approved', {
     data: z.object({ approved: z.boolean() }),
