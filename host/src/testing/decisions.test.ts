@@ -3,7 +3,7 @@ import { startTestHost } from 'integration-host/testing'
 import { expect, it } from 'vitest'
 
 const bills = defineProcess('Bills', { input: z.object({ amount: z.number() }) })
-  .step('ask', async (step) => {
+  .step('ask', (step) => {
     const text = `Please decide: ${step.linkTo('approved', { for: 'ada@example.com' })}`
     return step.execute({ url: 'https://mail.test/send', method: 'POST', body: { text } })
   })

@@ -2,7 +2,6 @@
 import type { DecisionAsk, DecisionChoices } from '@integration-host/shared/contracts/decision'
 import { visibleText } from '@integration-host/shared/contracts/visible-name'
 import { z } from 'zod'
-import { isPlainObject } from './definition-checks.ts'
 
 /** What a person is shown who decides about an event. The page shows these values, and no other data of the run. */
 export interface Ask {
@@ -85,12 +84,12 @@ function valuesOf(schema: z.ZodType | undefined): Choices['Choices'] | null {
 /** Returns what `ask` has returned in the form in which it is stored. @throws {TypeError} if it is not an {@link Ask} */
 export function storedAsk(asked: unknown): DecisionAsk {
   if (asked instanceof Promise) asked.catch(() => {})
-  if (typeof asked !== 'object' || asked === null || !isPlainObject(asked))
+  if (typeof asked !== 'object' || asked === null || asked instanceof Promise)
     throw new TypeError('ask must return an object with a title, and not a promise')
   const { title, facts = {} } = asked as Readonly<Record<string, unknown>>
   if (typeof title !== 'string' || visibleText(title, MAX_TITLE) === '')
     throw new TypeError('the title must be a text')
-  if (typeof facts !== 'object' || facts === null || !isPlainObject(facts))
+  if (typeof facts !== 'object' || facts === null || Array.isArray(facts))
     throw new TypeError('facts must be an object')
   const named = Object.entries(facts)
   if (named.length > MAX_FACTS)
