@@ -94,7 +94,7 @@ export default function ActivityPage() {
             {activity.hasNextPage
               ? 'Nothing among the newest entries matches.'
               : text === ''
-                ? 'Nobody has done anything yet.'
+                ? 'Nothing has been done yet.'
                 : 'Nothing matches these filters.'}
           </p>
         </section>

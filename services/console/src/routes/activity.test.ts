@@ -128,7 +128,7 @@ describe('the activity API of the console', () => {
     expect(Entries.slice(0, 3)).toMatchObject([
       { Who: 'operator', What: 'ended a session' },
       { Who: 'operator', What: 'signed in' },
-      { Who: 'somebody', What: 'was rejected at the sign-in' },
+      { Who: 'an unknown person', What: 'was rejected at the sign-in' },
     ])
     expect(JSON.stringify(Entries)).not.toContain(wrong.Link)
   })

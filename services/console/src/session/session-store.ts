@@ -6,7 +6,7 @@ export interface Session {
   /** The SHA-256 of the cookie's secret, in hex digits. The secret itself is stored nowhere. */
   readonly digest: string
   readonly user: string
-  /** The role at the sign-in. What the person may do is decided anew for each request. */
+  /** The role at the sign-in. What the person may do is decided for each request. */
   readonly role: Role
   /**
    * How the person signed in. Two persons may have the same name with different ways to sign in.

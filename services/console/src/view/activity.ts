@@ -191,7 +191,7 @@ export const activityOfSignIn = ({ id, at, what, user, way }: SignInEntry): Acti
   At: new Date(at).toISOString(),
   Kind: 'sign-ins',
   // The typed name may be a password in the wrong field, so it is not shown.
-  Who: user ?? 'somebody',
+  Who: user ?? 'an unknown person',
   Via: null,
   What: SIGN_IN_TEXTS[what],
   Target: `by ${way}`,

@@ -56,6 +56,23 @@ describe('the conditions of the page Now', () => {
     ])
   })
 
+  it('runs that the provider has rejected for the same reason cause one condition, at whatever processes and steps', () => {
+    const at = (step: string, change: Partial<RunGroup> = {}) =>
+      runGroup({ step, errorClass: 'http_400', providerError: '6240 Duplicate Name', ...change })
+    const other = at('bill', { providerError: '6140 Duplicate Number' })
+    expect(
+      conditionsOf(withGroups(at('order'), at('customer', { count: 2 }), other)),
+    ).toMatchObject([
+      {
+        title: '5 runs failed: 6240 Duplicate Name',
+        detail: 'http_400 · OrderProcess.order and OrderProcess.customer',
+        affected: 5,
+        page: '/runs?status=Failed&class=http_400',
+      },
+      { title: '3 runs failed at OrderProcess.bill: 6140 Duplicate Number' },
+    ])
+  })
+
   it('a condition names companies by their labels, and counts the companies that it does not name', () => {
     const faulted = [
       company('ACC-1', 'must_reconnect', 'Rosewood Interiors'),

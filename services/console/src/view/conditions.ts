@@ -156,6 +156,21 @@ function failureTexts(errorClass: string | null, groups: readonly RunGroup[]) {
   return { title: '', detail: listed(texts), remedy }
 }
 
+const placeOf = ({ process, step }: RunGroup): string =>
+  step === null ? process : `${process}.${step}`
+
+const firstEnd = (groups: readonly RunGroup[]): number | null =>
+  earliest(groups.flatMap(({ endedAt }) => endedAt ?? []))
+
+/** Returns the cause of failed runs at one place if the provider has rejected all of them for the same reason. */
+function causeOf(same: readonly RunGroup[]): string | null {
+  const [first] = same
+  const reason = first?.providerError ?? null
+  return reason !== null && same.every(({ providerError }) => providerError === reason)
+    ? JSON.stringify([first?.errorClass, reason])
+    : null
+}
+
 function* runs(installation: Installation): Generator<Condition> {
   const { processes: all, faulted } = installation
   const groups = (all ?? []).flatMap((process) => process.groups ?? [])
@@ -163,21 +178,35 @@ function* runs(installation: Installation): Generator<Condition> {
     groups.filter(({ status, count }) => status === 'Failed' && count > 0),
     ({ process, step, errorClass }) => JSON.stringify([process, step, errorClass]),
   )
-  for (const [key, same] of failed) {
+  const causes = Map.groupBy(failed, ([place, same]) => causeOf(same) ?? place)
+  for (const [key, found] of causes) {
+    const same = found.flatMap(([, group]) => group)
     const [first] = same
     if (first === undefined) continue
     const count = total(same)
-    const place = first.step === null ? first.process : `${first.process}.${first.step}`
     const { title, detail, remedy } = failureTexts(first.errorClass, same)
+    if (found.length > 1) {
+      yield condition('RunsFailed', {
+        key,
+        title: `${counted(count, 'run')} failed: ${first.providerError}`,
+        detail: joined(first.errorClass ?? '', listed(same.map(placeOf))),
+        remedy,
+        affected: count,
+        knownSince: firstEnd(same),
+        begin: 'first failure',
+        page: runsPage({ status: 'Failed', class: first.errorClass }),
+      })
+      continue
+    }
     yield condition('RunsFailed', {
       key,
       // A single failed run needs a person some time. Several show that something is broken.
       ...(count === 1 && { severity: 'info' }),
-      title: `${counted(count, 'run')} failed at ${place}${title}`,
+      title: `${counted(count, 'run')} failed at ${placeOf(first)}${title}`,
       detail,
       remedy,
       affected: count,
-      knownSince: earliest(same.flatMap(({ endedAt }) => (endedAt === null ? [] : [endedAt]))),
+      knownSince: firstEnd(same),
       begin: count === 1 ? 'failed' : 'first failure',
       page: runsPage({
         status: 'Failed',

@@ -84,7 +84,7 @@ const PROVISIONAL_REMEDY =
 const PROVISIONAL_REMEDIES: Partial<Record<FaultClass, string>> = {
   disconnected: `${faultClasses.disconnected.remedy} The token is tried once more automatically, because the provider may also reject it in an outage.`,
   used_elsewhere:
-    'Refresh now: if the provider accepts the token, it had an outage, and nothing else is needed. If it rejects the token again, reconnect the company: either its owner disconnected the application, or another program uses the same grant. The provider rejected a refresh token that this installation had received and never used, and its response does not say why. Without a refresh by a person, the token is tried again automatically.',
+    'Refresh now. If the provider accepts the token, it had an outage, and nothing else is needed. If it rejects the token again, reconnect the company: either its owner disconnected the application, or another program uses the same grant. The provider rejected a refresh token that this installation had received and never used, and its response does not say why. Without a refresh by a person, the token is tried again automatically.',
 }
 
 /** The remedy of `invalid_grant` if the store may have lost a newer token pair. */
