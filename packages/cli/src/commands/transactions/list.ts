@@ -165,10 +165,8 @@ const rowOf = (header: Header): string[] => [
   header.StepName,
   String(header.Attempt),
   header.UpdatedAt,
-  [
-    header.WaitingFor ?? (isWaitingForTime(header) ? header.NextAttemptAt : null),
-    header.LastError === null ? null : shortLine(header.LastError),
-  ]
-    .filter((part) => part !== null)
-    .join('  '),
+  [header.WaitingFor, header.LastError ?? (isWaitingForTime(header) ? header.NextAttemptAt : null)]
+    .map((part) => shortLine(part ?? ''))
+    .join(' ')
+    .trim(),
 ]
