@@ -242,6 +242,8 @@ describe('the Markdown documents of the repository', () => {
       for (const [, name = ''] of source.matchAll(/^\s{2,}([A-Z][A-Z_]{3,}):/gm)) declared.add(name)
       if (source.includes('forwardProxySettings()'))
         for (const name of ['HTTPS_PROXY', 'HTTP_PROXY', 'NO_PROXY']) declared.add(name)
+      if (source.includes('productSettings()'))
+        for (const name of ['NAME', 'LOGO', 'SUPPORT']) declared.add(`PRODUCT_${name}`)
       for (const [, prefix = ''] of source.matchAll(/tlsSettings\('([A-Z]+)'\)/g))
         for (const kind of ['CA', 'CERT', 'KEY']) declared.add(`${prefix}_${kind}_FILE`)
     }

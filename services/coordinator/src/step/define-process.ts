@@ -47,6 +47,8 @@ const MEMBERS = new Set<string>([
   'schedules',
   'files',
 ] satisfies (keyof ProcessOptions)[])
+/** The first release had the steps as an option. */
+const WITH_STEP = 'add each step with .step(name, function)'
 const STEP_MEMBERS = new Set<string>(stepOptionNames)
 
 /**
@@ -66,6 +68,7 @@ export function defineProcess<
 ): ProcessStart<Input, Schemas, Named>
 export function defineProcess(name: string, options: ProcessOptions = {}): unknown {
   if (!StepName.safeParse(name).success) throw new TypeError(cannotName(name, 'a process'))
+  if ('steps' in options) throw new TypeError(`process ${name} has no option steps: ${WITH_STEP}`)
   requireMembers(options, MEMBERS, `process ${name}`)
   return chained(name, options, [])
 }

@@ -42,7 +42,10 @@ export interface Outcome<Data = unknown> {
 /** What a step function returns. */
 export type StepResult = Outcome | Promise<Outcome>
 
-/** A finished step of this run. */
+/**
+ * A finished step of this run. `TransactionID`, `ReplayID` and `ResponseBody` are spelled as in the HTTP API and the
+ * tables; all other members begin with a small letter.
+ */
 export interface StepItem<Data = Json> {
   /** The name of the step. */
   readonly name: string
