@@ -37,8 +37,10 @@ export interface TestRun {
   toHaveStatus(status: RunStatus): void
   /** Starts the next run of the transaction. */
   replay(options?: { readonly fromStep?: string }): Promise<TestRun>
-  /** Continues a failed or cancelled run. */
+  /** Continues a failed or cancelled run, or an undo that has failed. */
   resume(): Promise<void>
+  /** Undoes the finished steps of a failed, cancelled or completed run, the last one first. */
+  undo(): Promise<void>
   cancel(): Promise<void>
   /**
    * Sends an event to the run, and runs what is due then.
@@ -53,7 +55,7 @@ export interface TestRun {
 export interface RunActions {
   readonly act: (
     run: TestRun,
-    action: 'resume' | 'cancel' | 'replays' | `events/${string}`,
+    action: 'resume' | 'undo' | 'cancel' | 'replays' | `events/${string}`,
     body?: object,
   ) => Promise<TestRun>
   readonly createLink: (run: TestRun, name: string, body: CreateDecisionLink) => Promise<string>
@@ -110,6 +112,7 @@ export function createTestRun(view: RunView, { act, createLink }: RunActions): R
     },
     replay: ({ fromStep } = {}) => act(run, 'replays', fromStep === undefined ? {} : { fromStep }),
     resume: async () => void (await act(run, 'resume')),
+    undo: async () => void (await act(run, 'undo')),
     cancel: async () => void (await act(run, 'cancel')),
     signal: async (name, data = null) =>
       void (await act(run, `events/${encodeURIComponent(name)}`, { Data: data })),

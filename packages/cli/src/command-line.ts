@@ -36,6 +36,7 @@ import {
   retry,
   settle,
   signal,
+  undo,
 } from './commands/transactions/change-run.ts'
 import { exportTransactions } from './commands/transactions/export.ts'
 import { listTransactions } from './commands/transactions/list.ts'
@@ -85,6 +86,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
         ['queue', queueTransactions],
         ['replay', replay],
         ['resume', resume],
+        ['undo', undo],
         ['cancel', cancel],
         ['retry', retry],
         ['settle', settle],

@@ -19,7 +19,14 @@ export interface RunEvents {
   watch(transactionId: string, wake: () => void): () => void
 }
 
-const ENDED: readonly unknown[] = ['Completed', 'Failed', 'Cancelled']
+/** The statuses of a run that has ended. */
+export const ENDED: readonly unknown[] = [
+  'Completed',
+  'Failed',
+  'Cancelled',
+  'Undone',
+  'UndoFailed',
+]
 /**
  * After a response with one of these problem codes the stream is not requested again, because the key has no permission
  * to read the events. The key can still be valid for reading runs.

@@ -11,7 +11,7 @@ import type {
 } from '@integration-host/shared/contracts/decision'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { hasProblem, ProblemError, type RunDetail } from './problem.ts'
-import type { RunEvents } from './run-events.ts'
+import { ENDED, type RunEvents } from './run-events.ts'
 
 /** A run without its items and attempts. */
 export interface Run extends RunResponse {}
@@ -106,13 +106,15 @@ export interface RunClient<Input> {
    * Waits until the run has ended, and resolves with the run if it is `Completed`. It also waits while the coordinator
    * is unavailable. `AbortSignal.timeout()` as `signal` limits the wait.
    *
-   * @throws {ProblemError} `run_failed` or `run_cancelled`, with the run; `transaction_not_found`, `unauthorized`, …
+   * @throws {ProblemError} `run_failed` (also if the run was undone) or `run_cancelled`, with the run; `transaction_not_found`, `unauthorized`, …
    */
   completed(options?: RequestOptions): Promise<RunDetail>
   /** Runs the transaction again, as a new run with new idempotency keys. */
   replay(options?: ReplayOptions<Input>): Promise<Run>
-  /** Resumes a run that is `Failed` or `Cancelled`, with the same idempotency keys. */
+  /** Resumes a run that is `Failed` or `Cancelled`, or an undo that has failed, with the same idempotency keys. */
   resume(options?: ActOptions): Promise<Run>
+  /** Undoes the finished steps of a run that is `Failed`, `Cancelled` or `Completed`, the last one first. */
+  undo(options?: ActOptions): Promise<Run>
   /** Cancels the run, and aborts its call in flight. */
   cancel(options?: ActOptions): Promise<Run>
   /**
@@ -199,7 +201,7 @@ function createRunClient<Input>(
     })) as RunDetail
 
   const act = async (
-    action: 'replays' | 'resume' | 'cancel',
+    action: 'replays' | 'resume' | 'undo' | 'cancel',
     body: ReplayTransaction,
     signal: AbortSignal | undefined,
   ): Promise<Run> =>
@@ -233,7 +235,7 @@ function createRunClient<Input>(
           alarm.set()
           const run = await read(signal)
           if (run?.Status === 'Completed') return run
-          if (run?.Status === 'Failed' || run?.Status === 'Cancelled') throw endedOtherwise(run)
+          if (run !== null && ENDED.includes(run.Status)) throw endedOtherwise(run)
           await alarm.rung(run === null ? pollMs : rereadMs)
         }
       } finally {
@@ -251,6 +253,7 @@ function createRunClient<Input>(
         signal,
       ),
     resume: ({ reason, signal } = {}) => act('resume', reasonMember(reason), signal),
+    undo: ({ reason, signal } = {}) => act('undo', reasonMember(reason), signal),
     cancel: ({ reason, signal } = {}) => act('cancel', reasonMember(reason), signal),
     signal: async (name, data, { eventId, reason, signal } = {}) =>
       (await request({
@@ -287,11 +290,13 @@ const isTemporary = (error: ProblemError): boolean =>
   ('status' in error.problem && (error.problem.status >= 500 || error.problem.status === 429))
 
 function endedOtherwise(run: RunDetail): ProblemError {
-  const isFailed = run.Status === 'Failed'
+  const isFailed = run.Status !== 'Cancelled'
   const name = `${run.Process}/${run.TransactionID}/${run.ReplayID}`
   return new ProblemError({
     code: isFailed ? 'run_failed' : 'run_cancelled',
-    title: isFailed ? `Run ${name} failed at step ${run.StepName}` : `Run ${name} was cancelled`,
+    title: isFailed
+      ? `Run ${name} ${run.Status === 'Failed' ? 'failed' : `is ${run.Status}`} at step ${run.StepName}`
+      : `Run ${name} was cancelled`,
     run,
   })
 }

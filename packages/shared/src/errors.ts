@@ -139,6 +139,11 @@ export const errorCodes = {
     title: 'The transaction cannot be resumed',
     remedy: 'none',
   },
+  transaction_not_undoable: {
+    status: 409,
+    title: 'The transaction cannot be undone',
+    remedy: 'none',
+  },
   transaction_not_retryable: {
     status: 409,
     title: 'The transaction waits for no retry',

@@ -73,7 +73,7 @@ export function startHousekeeping(deps: HousekeepingDeps): AsyncDisposable {
       onSweep: metrics.countSwept,
     }),
   )
-  stack.use(startDeadlines({ ...often, source, publisher }))
+  stack.use(startDeadlines({ ...often, source, processes, publisher }))
   stack.use(
     startLeaseRecovery({
       ...rarely,

@@ -42,6 +42,7 @@ import { createOperationStore } from './bulk/bulk-operation-store.ts'
 import { createPauseStore } from './run/pause.ts'
 import { createPayloads } from './run/payload.ts'
 import { createSealedSource } from './run/sealed-source.ts'
+import { UNDO_CANCELLED } from './run/undo.ts'
 import type { Audit } from './run/audit.ts'
 import { createAuditor } from './worker/auditor.ts'
 import { countDeadLetters } from './dead-letter/count-dead-letters.ts'
@@ -186,7 +187,8 @@ export async function startCoordinator(
       feed.add(event)
       // Another replica has cancelled the run. If a call of the run is in flight on this replica, the call must be
       // aborted here.
-      if (event.Status === 'Cancelled') stepsInFlight.abortCancelled(event)
+      if (event.Status === 'Cancelled' || event.ErrorClass === UNDO_CANCELLED)
+        stepsInFlight.abortCancelled(event)
     }),
   )
   /** Called for each transition that this replica makes. */

@@ -15,7 +15,7 @@ export const ActionView = z
     // release knows.
     Action: z.string().meta({
       description:
-        'queue, replay, resume, cancel, retry, settle, signal, link, erase or pause; resume and pause without a TransactionID are those of the process; start_operation, stop_operation and continue_operation are those of a bulk operation; pause_schedule, resume_schedule and run_schedule are those of a schedule, whose name and time are the TransactionID; purge and forget are those of the retention; requeue_dead_letter, delete_dead_letter and delete_dead_letters those of dead letters; export, read_data, read_dead_letter and read_dead_letters are reads of data, whose filter is the Reason',
+        'queue, replay, resume, cancel, retry, settle, signal, link, undo, erase or pause; resume and pause without a TransactionID are those of the process; start_operation, stop_operation and continue_operation are those of a bulk operation; pause_schedule, resume_schedule and run_schedule are those of a schedule, whose name and time are the TransactionID; purge and forget are those of the retention; requeue_dead_letter, delete_dead_letter and delete_dead_letters those of dead letters; export, read_data, read_dead_letter and read_dead_letters are reads of data, whose filter is the Reason',
     }),
     Process: z.string(),
     TransactionID: z.string().nullable(),

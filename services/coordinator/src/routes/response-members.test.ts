@@ -120,6 +120,7 @@ const tested = (
     },
     resumeTransaction: ofRun('failed to resume', 'completed', 'unknown'),
     retryTransaction: ofRun('delayed to retry', 'completed'),
+    undoTransaction: ofRun('failed to undo', 'delayed'),
     cancelTransaction: ofRun('delayed', 'completed'),
     settleTransaction: {
       members: RUN,
@@ -209,6 +210,7 @@ describe('a key without transactions:read', () => {
       plant(path, { TransactionID, InitialData, ...common, ...more })
     await queue('failed')
     await queue('failed to resume')
+    await queue('failed to undo')
     await queue('completed', { InitialData: { ...InitialData, ends: 'well' } })
     await queue('delayed', { NotBefore: 3_600 })
     await queue('delayed to retry', { NotBefore: 3_600 })
@@ -216,6 +218,7 @@ describe('a key without transactions:read', () => {
     await queue('dead', { NotBefore: 3_600 })
     await host.reached('failed', 'Failed')
     await host.reached('failed to resume', 'Failed')
+    await host.reached('failed to undo', 'Failed')
     await host.reached('completed', 'Completed')
     await plant('/processes/Held/pause', { Reason: PLANTED })
     await plant('/schedules/Sale/nightly/pause', { Reason: PLANTED })

@@ -221,10 +221,28 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       ...action({
         ...onRun((run, { act }) => runActions.resume(...run, act)),
         operationId: 'resumeTransaction',
-        summary: 'Resume a failed or cancelled run: same ReplayID, same keys',
+        summary: 'Resume a failed or cancelled run, or a failed undo: same ReplayID, same keys',
         problems: [
           ...ofRun,
           'transaction_not_resumable',
+          'transaction_erased',
+          'transaction_purged',
+        ],
+      }),
+    )
+    .post(
+      '/:id/undo',
+      ...action({
+        ...onRun((run, { act }) => runActions.undo(...run, act)),
+        operationId: 'undoTransaction',
+        summary:
+          'Undo the finished steps of a failed, cancelled or completed run, the last one first',
+        description:
+          'The run is `Undoing` until it ends as `Undone`, or as `UndoFailed`, from where a resume goes on. A step in doubt is ' +
+          'decided first. Steps without `undo` are left, and named in `LastError`.',
+        problems: [
+          ...ofRun,
+          'transaction_not_undoable',
           'transaction_erased',
           'transaction_purged',
         ],

@@ -28,6 +28,7 @@ export type ActionKind =
   | 'settle'
   | 'signal'
   | 'link'
+  | 'undo'
   | 'pause'
   | 'start_operation'
   | 'stop_operation'

@@ -24,17 +24,31 @@ export const notActive = (): IntegrationError =>
 export const notResumable = (): IntegrationError =>
   new IntegrationError(
     'transaction_not_resumable',
-    'only a failed or cancelled run can be resumed; a completed one can be replayed',
+    'only a run that has failed or was cancelled can be resumed; a completed or undone one can be replayed',
   )
 
-/** @throws {IntegrationError} `transaction_not_resumable` if the transaction has a later run than this one. */
-export function requireLatest({ ReplayID }: { readonly ReplayID: number }, latest: number): void {
-  if (latest > ReplayID)
-    throw new IntegrationError(
-      'transaction_not_resumable',
-      `only the latest run can be resumed, which is run ${latest}`,
-    )
+/**
+ * @throws {IntegrationError} `transaction_not_resumable` or `transaction_not_undoable` if the transaction has a later run
+ *   than this one.
+ */
+export function requireLatest(
+  { ReplayID }: { readonly ReplayID: number },
+  latest: number,
+  kind: 'resume' | 'undo',
+): void {
+  if (latest <= ReplayID) return
+  const [code, done] =
+    kind === 'resume'
+      ? (['transaction_not_resumable', 'resumed'] as const)
+      : (['transaction_not_undoable', 'undone'] as const)
+  throw new IntegrationError(code, `only the latest run can be ${done}, which is run ${latest}`)
 }
+
+export const notUndoable = (): IntegrationError =>
+  new IntegrationError(
+    'transaction_not_undoable',
+    'only a failed, cancelled or completed run can be undone',
+  )
 
 export const notRetryable = (): IntegrationError =>
   new IntegrationError(

@@ -15,7 +15,7 @@ import { idempotencyKey, type Item } from './item.ts'
 import type { Json } from './json-normalization.ts'
 import type { Run, RunKey } from './run.ts'
 import { isOver, WAITS_FOR_EVENT } from './status.ts'
-import { next, type StoredRun, type Times } from './transitions.ts'
+import { next, type StoredRun, type Times, undoing } from './transitions.ts'
 
 export const EVENT_TIMEOUT = 'event_timeout'
 export const EVENT_TIMED_OUT = 'no event was received in time; a resume waits again'
@@ -31,8 +31,8 @@ export interface EventPlace {
   readonly place: string
   /** The place after it; `null` if the run is completed with it. */
   readonly next: string | null
-  /** What becomes of a run whose time is over: it fails, or goes on without data. */
-  readonly onTimeout: 'fail' | 'continue'
+  /** What becomes of a run whose time is over: it fails, is undone, or goes on without data. */
+  readonly onTimeout: 'fail' | 'undo' | 'continue'
 }
 
 export interface NewEvent {
@@ -103,7 +103,8 @@ export function signalled(
 ): StoredRun | null {
   const { header } = stored
   const known = itemOf(stored, place.place)
-  if (isOver(header.Status) || (known !== undefined && isDecided(known))) return null
+  const isForward = !isOver(header.Status) && header.Status !== 'Undoing'
+  if (!isForward || (known !== undefined && isDecided(known))) return null
   const at = new Date(times.now).toISOString()
   const received: Item = {
     ...known,
@@ -180,6 +181,7 @@ export function waitSettled(
       : withItem(stored, { ...item, Status: 'Failed', Error: EVENT_TIMEOUT, FinishedAt: at })
   if (place.onTimeout === 'continue') return movedOn(ended, place, times)
   const failure = { ErrorClass: EVENT_TIMEOUT, LastError: EVENT_TIMED_OUT }
+  if (place.onTimeout === 'undo') return next(ended, { ...undoing(times.now), ...failure }, times)
   return next(
     ended,
     { ...failure, Status: 'Failed', NextAttemptAt: null, WaitingFor: null, CompletedAt: at },

@@ -67,7 +67,13 @@ export type StepOutcome =
       readonly error: string
       readonly response: Response | null
       readonly isInDoubt?: boolean
+      /** Whether the finished steps are undone: set by `fail(reason, { undo: true })`. */
+      readonly undo?: true
     }
+  /** The undo of the step has ended. Its response is stored with the attempt. */
+  | { readonly kind: 'undone'; readonly response: Response | null }
+  /** There is nothing to undo at the step. */
+  | { readonly kind: 'left' }
   /**
    * The credential is faulted (cannot be refreshed). This is not an error of the step, so the attempt is not counted.
    */
@@ -129,9 +135,12 @@ export interface Transition {
   readonly continues?: boolean
   /** The last call of the attempt; absent if the attempt sent no call. */
   readonly call?: StepCall
+  /** Set if the attempt belongs to the undo of a step. */
+  readonly isUndo?: true
   /**
    * The item of the step that ran. If it is `null`, neither an item nor an attempt is stored. For a skipped step, no
-   * attempt is stored.
+   * attempt is stored. For the attempt of an undo, an attempt is stored, and the item changes only its status, to
+   * `Undone`.
    */
   readonly item: {
     readonly status: ItemStatus
@@ -164,6 +173,8 @@ export interface TransitionOptions {
   readonly isInline?: boolean
   /** Whether the same worker continues after a skipped step. Default: true. */
   readonly mayContinue?: boolean
+  /** Whether the finished steps are undone if the run fails (`onFailure: 'undo'`). */
+  readonly undoesFailure?: boolean
 }
 
 /**
@@ -190,6 +201,7 @@ export function advance(
   options: TransitionOptions,
 ): Transition {
   const { steps, finished = [], policy, random, isInline = false, mayContinue = true } = options
+  const { undoesFailure = false } = options
   const { StepName: stepName, Attempt: attempt } = run
   const isInDoubt = 'isInDoubt' in outcome && outcome.isInDoubt
   const noError = { waitingFor: null, lastError: null, errorClass: null, isInDoubt }
@@ -228,7 +240,7 @@ export function advance(
       const retrying = { waitingFor: null, lastError: error, errorClass, isInDoubt }
       const item = { response, data: null, error }
       return isLast
-        ? failed(run, outcome)
+        ? failed(run, outcome, undoesFailure)
         : {
             ...retrying,
             status: 'Retrying',
@@ -239,7 +251,10 @@ export function advance(
           }
     }
     case 'failed':
-      return failed(run, outcome)
+      return failed(run, outcome, undoesFailure || outcome.undo === true)
+    case 'undone':
+    case 'left':
+      throw new Error('only a run that is being undone has this outcome')
     case 'waiting':
       return {
         status: 'Waiting',
@@ -316,10 +331,10 @@ const failed = (
     response,
     isInDoubt = false,
   }: Pick<StepOutcome & { kind: 'failed' }, 'error' | 'errorClass' | 'response' | 'isInDoubt'>,
+  isUndone: boolean,
 ): Transition => ({
-  status: 'Failed',
+  ...(isUndone ? { status: 'Undoing', attempt: 0 } : { status: 'Failed', attempt }),
   stepName,
-  attempt,
   delayMs: 0,
   waitingFor: null,
   lastError: error,

@@ -319,8 +319,9 @@ export function createSealedSource(
       )
     },
     retry: async (...args) => readable(await source.retry(...args)),
-    failPastDeadline: async (limit) => (await source.failPastDeadline(limit)).map(readable),
+    failPastDeadline: async (...args) => (await source.failPastDeadline(...args)).map(readable),
     resume: async (...args) => readable(await source.resume(...args)),
+    undo: async (...args) => readable(await source.undo(...args)),
     cancel: async (...args) => readable(await source.cancel(...args)),
   }
   return { ...passedThrough, ...sealing }

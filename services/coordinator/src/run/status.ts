@@ -1,6 +1,8 @@
 import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 
-/** The final statuses of a run. A resume continues a Failed or Cancelled run; a replay starts another run. */
+/**
+ * The final statuses of a run. A resume continues a Failed, Cancelled or UndoFailed run; a replay starts another run.
+ */
 const over = [
   'Completed',
   'Failed',
@@ -38,5 +40,32 @@ export const isOver = (status: HeaderStatus): boolean =>
 export const isRetryable = (status: HeaderStatus): boolean =>
   status === 'Retrying' || status === 'Waiting'
 
+export const resumableStatuses = [
+  'Failed',
+  'Cancelled',
+  'UndoFailed',
+] as const satisfies readonly HeaderStatus[]
 export const isResumable = (status: HeaderStatus): boolean =>
-  status === 'Failed' || status === 'Cancelled'
+  (resumableStatuses as readonly HeaderStatus[]).includes(status)
+
+/** The statuses of the runs whose finished steps can be undone. */
+export const undoableStatuses = [
+  'Failed',
+  'Cancelled',
+  'Completed',
+] as const satisfies readonly HeaderStatus[]
+
+/** Whether a run with this status is due at its `NextAttemptAt`, unless it waits for something. */
+export const isDueStatus = (status: HeaderStatus): boolean =>
+  !isOver(status) && status !== 'Waiting'
+
+/** Whether the undo of a run has begun and not succeeded. */
+export const isUndo = (status: HeaderStatus): boolean =>
+  status === 'Undoing' || status === 'UndoFailed'
+
+/** Returns the status of a run that fails. A run that is being undone must not continue forward when it is resumed. */
+export const failedStatus = ({
+  Status,
+}: {
+  readonly Status: HeaderStatus
+}): 'Failed' | 'UndoFailed' => (Status === 'Undoing' ? 'UndoFailed' : 'Failed')

@@ -96,8 +96,10 @@ export interface TransactionSource
   /**
    * Fails at most `limit` active runs whose deadline has passed, and returns them. A run with a lease is not failed
    * yet, even if the lease has expired: first the outcome of its attempt must be recorded, or its lease recovered.
+   *
+   * @param undone the processes whose runs begin to be undone instead (`onFailure: 'undo'`); none by default
    */
-  failPastDeadline(limit: number): Promise<Run[]>
+  failPastDeadline(limit: number, undone?: readonly string[]): Promise<Run[]>
 
   /**
    * Starts the next run of a transaction with the same initial data, or with `initialData`. The run starts at
@@ -114,7 +116,8 @@ export interface TransactionSource
     act: Act,
   ): Promise<Run>
   /**
-   * Makes a failed or cancelled run due again. The run keeps its `DefinitionVersion`, and gets a new deadline.
+   * Makes a failed or cancelled run due again. The run keeps its `DefinitionVersion`, and gets a new deadline. A run whose
+   * undo has failed goes on with the undo.
    *
    * @throws {IntegrationError} `transaction_not_found`, `version_moved`, or `transaction_not_resumable` if the run is
    *   active or completed.
@@ -126,6 +129,15 @@ export interface TransactionSource
     act: Act,
   ): Promise<Run>
   /**
+   * Begins the undo of the latest run of a transaction, which has failed, was cancelled or is completed.
+   *
+   * @throws {IntegrationError} `transaction_not_found`, `version_moved`, `transaction_erased`, `transaction_purged`, or
+   *   `transaction_not_undoable`.
+   */
+  undo(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
+  /**
+   * Ends an active run. A run that is being undone ends as `UndoFailed`, because it must not continue forward later.
+   *
    * @throws {IntegrationError} `transaction_not_found`, `version_moved`, or `transaction_not_active` if the run has
    *   ended.
    */

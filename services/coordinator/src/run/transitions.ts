@@ -16,6 +16,7 @@ import {
   notInDoubt,
   notResumable,
   notRetryable,
+  notUndoable,
   requireData,
   stepInFlight,
   stepUnknown,
@@ -32,8 +33,17 @@ import type { RetentionPolicy } from './retention.ts'
 import { hasInitialData, type Run, type RunKey, runKey } from './run.ts'
 import type { Settlement } from './operator-actions.ts'
 import { isWaitingForSlot } from './slots.ts'
+import { UNDO_CANCELLED } from './undo.ts'
 import { deadlineOfStart, isDelayed, notBeforeMs } from './start-time.ts'
-import { isOver, isResumable, isRetryable, isWaitingForEvent } from './status.ts'
+import {
+  failedStatus,
+  isOver,
+  isResumable,
+  isRetryable,
+  isUndo,
+  isWaitingForEvent,
+  undoableStatuses,
+} from './status.ts'
 import {
   type ClaimRequest,
   type ClaimResult,
@@ -115,8 +125,9 @@ const deadline = ({ deadlineMs = null }: RunTerms, now: number) => ({
   DeadlineAt: deadlineMs === null ? null : iso(now + deadlineMs),
 })
 
-const isPastDeadline = ({ DeadlineAt }: Run, now: number): boolean =>
-  DeadlineAt !== null && Date.parse(DeadlineAt) <= now
+/** A run that is being undone has no deadline. */
+const isPastDeadline = ({ Status, DeadlineAt }: Run, now: number): boolean =>
+  Status !== 'Undoing' && DeadlineAt !== null && Date.parse(DeadlineAt) <= now
 
 const ended = (now: number) => ({ NextAttemptAt: null, WaitingFor: null, CompletedAt: iso(now) })
 
@@ -253,9 +264,9 @@ export function claimed(
   if (header.Version !== version && !isTakeover) return { kind: 'stale' }
   const delayMs = Date.parse(header.NextAttemptAt ?? '') - now
   if (delayMs > 0)
-    return header.Status === 'Waiting' ? { kind: 'stale' } : { kind: 'early', delayMs, version }
+    return header.WaitingFor !== null ? { kind: 'stale' } : { kind: 'early', delayMs, version }
   const change = {
-    Status: 'Running',
+    Status: header.Status === 'Undoing' ? header.Status : 'Running',
     StepName: step,
     Attempt: header.Attempt + 1,
     WaitingFor: null,
@@ -283,11 +294,15 @@ export function recorded(
 ): StoredRun | null {
   if (!holdsLease(stored, lease)) return null
   const { now, sweepMs, leaseMs } = times
-  const { item, delayMs, status, continues = false } = transition
+  const { item, delayMs, status, continues = false, isUndo: isOfUndo = false } = transition
   const isParked = item?.ask !== undefined
   const isSkipped = item?.status === 'Skipped'
   const round = item?.round
   const known = stored.items.find(({ StepName }) => StepName === lease.step)
+  const undone: Item[] =
+    isOfUndo && item?.status === 'Undone' && known !== undefined
+      ? [{ ...known, Status: 'Undone', FinishedAt: iso(now) }]
+      : []
   // Only the end of the place replaces an event that was received early.
   const keepsEvent = known?.Status === 'Received' && item?.status !== 'Completed' && !isSkipped
   const finished = {
@@ -312,7 +327,11 @@ export function recorded(
   return {
     ...next(stored, change, times, continues ? leaseMs : (isParked ? 0 : (delayMs ?? 0)) + sweepMs),
     ...(continues && { lease: { owner: lease.owner, until: now + leaseMs, startedAt: iso(now) } }),
+    ...(undone.length > 0 && {
+      items: [...stored.items.filter((other) => other !== known), ...undone],
+    }),
     ...(item !== null &&
+      !isOfUndo &&
       !keepsEvent && {
         items: [
           ...stored.items.filter((other) => other !== known),
@@ -341,11 +360,18 @@ export function recorded(
           {
             ...finished,
             ...requestOf(transition.call),
-            Outcome: round === undefined ? (transition.errorClass ?? 'completed') : REPEATED,
+            Outcome: outcomeOf(transition),
           },
         ],
       }),
   }
+}
+
+/** Returns the outcome with which the attempt of a transition is stored. */
+export const outcomeOf = ({ item, errorClass }: Transition): string => {
+  if (item?.status === 'Undone') return 'undone'
+  if (item?.round !== undefined) return REPEATED
+  return item?.status === 'Completed' ? 'completed' : (errorClass ?? 'completed')
 }
 
 /**
@@ -437,7 +463,8 @@ export function recovered(stored: StoredRun, times: Times): StoredRun | null {
     capMs: LOST_CAP_MS,
     random: 1,
   })
-  const later = { ...lost, Status: 'Retrying', NextAttemptAt: iso(times.now + delayMs) } as const
+  const Status = header.Status === 'Undoing' ? header.Status : 'Retrying'
+  const later = { ...lost, Status, NextAttemptAt: iso(times.now + delayMs) } as const
   return { ...next(stored, later, times, delayMs + times.sweepMs), attempts }
 }
 
@@ -454,21 +481,50 @@ export function failed(
   if (Version !== version || isOver(Status) || isLeased(stored, times.now)) return null
   return next(
     stored,
-    { ...ended(times.now), Status: 'Failed', ErrorClass: errorClass, LastError: error },
+    {
+      ...ended(times.now),
+      Status: failedStatus(stored.header),
+      ErrorClass: errorClass,
+      LastError: error,
+    },
     times,
   )
 }
 
 /**
- * Returns the run after it has failed at its deadline. Returns `null` if no deadline has passed, or if the run has
+ * Returns the run after it has failed at its deadline, or begins to be undone then. Returns `null` if no deadline has passed, or if the run has
  * ended. Also returns `null` for a leased run, because the outcome of its attempt must be recorded first.
  */
-export function pastDeadline(stored: StoredRun, times: Times): StoredRun | null {
+export function pastDeadline(
+  stored: StoredRun,
+  undone: readonly string[],
+  times: Times,
+): StoredRun | null {
   const { header, lease } = stored
   if (isOver(header.Status) || lease !== null || !isPastDeadline(header, times.now)) return null
   const before = header.LastError === null ? '' : `${LAST_ERROR}${header.LastError}`
   const failure = { ErrorClass: DEADLINE_EXCEEDED, LastError: `${PAST_DEADLINE}${before}` }
-  return next(stored, { ...ended(times.now), ...failure, Status: 'Failed' }, times)
+  return undone.includes(header.Process)
+    ? next(stored, { ...undoing(times.now), ...failure }, times)
+    : next(stored, { ...ended(times.now), ...failure, Status: 'Failed' }, times)
+}
+
+/** The members of a run whose undo is due. The reason of the undo is kept as its last error. */
+export const undoing = (now: number) =>
+  ({
+    Status: 'Undoing',
+    Attempt: 0,
+    NextAttemptAt: iso(now),
+    WaitingFor: null,
+    CompletedAt: null,
+  }) as const
+
+/** @throws {IntegrationError} `transaction_not_undoable` if the run is active, or its undo has begun. */
+export function undone(stored: StoredRun, times: Times): StoredRun {
+  const { header } = stored
+  requireData(header)
+  if (!(undoableStatuses as readonly string[]).includes(header.Status)) throw notUndoable()
+  return next(stored, undoing(times.now), times)
 }
 
 /** @throws {IntegrationError} `transaction_not_resumable` if the run is active or completed. */
@@ -476,6 +532,8 @@ export function resumed(stored: StoredRun, terms: RunTerms, times: Times): Store
   requireData(stored.header)
   if (!isResumable(stored.header.Status)) throw notResumable()
   const { now } = times
+  if (stored.header.Status === 'UndoFailed')
+    return next(stored, { ...due(now), ...undoing(now) }, times)
   const change = {
     ...due(now),
     ...deadline(terms, now),
@@ -489,7 +547,11 @@ export function resumed(stored: StoredRun, terms: RunTerms, times: Times): Store
 /** @throws {IntegrationError} `transaction_not_active` if the run has ended. */
 export function cancelled(stored: StoredRun, times: Times): StoredRun {
   if (isOver(stored.header.Status)) throw notActive()
-  return next(stored, { ...ended(times.now), Status: 'Cancelled' }, times)
+  const change =
+    stored.header.Status === 'Undoing'
+      ? ({ Status: 'UndoFailed', ErrorClass: UNDO_CANCELLED, LastError: null } as const)
+      : ({ Status: 'Cancelled' } as const)
+  return next(stored, { ...ended(times.now), ...change }, times)
 }
 
 /** Returns an ended run without its data. The version does not change, because erasing is not a transition. */
@@ -527,10 +589,15 @@ export function retried(stored: StoredRun, times: Times): StoredRun {
   const { now } = times
   if (isDelayed(header, now))
     return next(stored, { ...due(now), ...deadlineOfStart(header, now), NotBefore: null }, times)
+  if (isUndoWaiting(stored, now)) return next(stored, due(now), times)
   if (!isRetryable(header.Status) || isWaitingForEvent(header)) throw notRetryable()
   const place = isWaitingForSlot(header) ? { NextAttemptAt: header.NextAttemptAt } : {}
   return next(stored, { ...due(now), ...place, Status: 'Retrying' }, times)
 }
+
+/** Whether the undo of a run waits for its next attempt or for a credential. */
+const isUndoWaiting = ({ header, lease }: StoredRun, now: number): boolean =>
+  header.Status === 'Undoing' && lease === null && Date.parse(header.NextAttemptAt ?? '') > now
 
 /**
  * Returns status, step and attempt of a run after an operator has settled its step. If the step was done, the run
@@ -545,6 +612,7 @@ export function settledState(
   { outcome }: Settlement,
 ): Pick<Run, 'Status' | 'StepName' | 'Attempt'> {
   if (events.includes(StepName || steps[0])) throw notInDoubt()
+  if (isUndo(Status)) return { Status: 'Undoing', StepName: StepName || steps[0], Attempt: 0 }
   if (outcome === 'not_done')
     return isOver(Status)
       ? { Status: 'Queued', StepName, Attempt: 0 }
@@ -580,19 +648,23 @@ export function settled(
       : continued(stored, process, settledState(header, process, settlement), times)
   const StepName = header.StepName || process.steps[0]
   const known = items.find((item) => item.StepName === StepName)
-  const settledItem: Item = {
-    ...known,
-    StepName,
-    Status: 'Completed',
-    Attempt: header.Attempt,
-    IdempotencyKey: known?.IdempotencyKey ?? idempotencyKey(header, StepName),
-    ResponseStatus: null,
-    ResponseBody: null,
-    Data: settlement.outcome === 'done' ? (settlement.data as Item['Data']) : null,
-    Error: null,
-    StartedAt: iso(times.now),
-    FinishedAt: iso(times.now),
-  }
+  // A finished step can be in doubt only because of its undo.
+  const isOfUndo = isUndo(header.Status) && known !== undefined && isFinished(known)
+  const settledItem: Item = isOfUndo
+    ? { ...known, Status: 'Undone', FinishedAt: iso(times.now) }
+    : {
+        ...known,
+        StepName,
+        Status: 'Completed',
+        Attempt: header.Attempt,
+        IdempotencyKey: known?.IdempotencyKey ?? idempotencyKey(header, StepName),
+        ResponseStatus: null,
+        ResponseBody: null,
+        Data: settlement.outcome === 'done' ? (settlement.data as Item['Data']) : null,
+        Error: null,
+        StartedAt: iso(times.now),
+        FinishedAt: iso(times.now),
+      }
   return {
     ...changed,
     attempts: withLostAttempt(stored),
@@ -625,8 +697,10 @@ function continued(
  * Returns the state of a run that waited for a credential, after the credential has become usable: the step is due
  * again.
  */
-export const woken = (stored: StoredRun, times: Times): StoredRun =>
-  next(stored, { ...due(times.now), Status: 'Running' }, times)
+export const woken = (stored: StoredRun, times: Times): StoredRun => {
+  const Status = stored.header.Status === 'Undoing' ? 'Undoing' : 'Running'
+  return next(stored, { ...due(times.now), Status }, times)
+}
 
 /** Whether a run has ended and is older than the retention time for its outcome. */
 export function isOld(

@@ -38,6 +38,8 @@ export {
   type StepReply,
   type StepResponse,
   type StepResult,
+  type Undo,
+  type UndoStep,
   type When,
 } from './step.ts'
 export type { RequestContent, StepRequest, TargetRequest } from './step-request.ts'

@@ -14,6 +14,7 @@ import {
   requireSetting,
   requireRounds,
   requireStep,
+  requireUndo,
   retryOf,
   versionOf,
 } from './definition-checks.ts'
@@ -41,6 +42,7 @@ const MEMBERS = new Set<string>([
   'dispatch',
   'version',
   'deadlineSeconds',
+  'onFailure',
   'concurrency',
   'concurrencyKey',
   'retention',
@@ -105,7 +107,7 @@ function definitionOf(
 ): ProcessDefinition {
   const { requireInternet = false, dispatch = 'message', retention = {}, files = noFiles } = options
   const { stepTimeoutSeconds = DEFAULT_STEP_SECONDS, input = null, settings = {} } = options
-  const { deadlineSeconds } = options
+  const { deadlineSeconds, onFailure = 'fail' } = options
   const [first, ...others] = steps.map(([step]) => step)
   if (first === undefined) throw new TypeError(`process ${name} has no steps`)
   if (steps.length > MAX_STEPS)
@@ -126,10 +128,15 @@ function definitionOf(
     throw new TypeError(
       `deadlineSeconds of ${name} must be more than 0, at most ${MAX_DEADLINE_SECONDS}`,
     )
+  if (onFailure !== 'fail' && onFailure !== 'undo')
+    throw new TypeError(`onFailure of ${name} must be 'fail' or 'undo'`)
   for (const [member, days] of Object.entries(retention))
     if (!(Number.isFinite(days) && days >= 0))
       throw new TypeError(`retention.${member} of ${name} must be a number of days, 0 or more`)
-  for (const [step, run] of steps) requireRounds(run, `step ${step} of ${name}`)
+  for (const [step, run] of steps) {
+    requireRounds(run, `step ${step} of ${name}`)
+    requireUndo(run, `step ${step} of ${name}`)
+  }
   const limits = {
     retry: retryOf(options.retry, defaultRetryPolicy, `process ${name}`),
     timeoutMs: stepTimeoutSeconds * 1_000,
@@ -165,6 +172,8 @@ function definitionOf(
     stepNames: [first, ...others],
     steps: new Map(steps),
     events: steps.flatMap(([step, { event }]) => (event === undefined ? [] : [step])),
+    undoable: steps.flatMap(([step, { undo }]) => (undo === undefined ? [] : [step])),
+    undoesFailure: onFailure === 'undo',
     stepLimits,
     input,
     settings,

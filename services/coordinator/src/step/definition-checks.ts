@@ -55,6 +55,21 @@ export function requireRounds(
     throw new TypeError(`maxRounds of ${what} must be a whole number from 1 to ${MOST_ROUNDS}`)
 }
 
+const UNDO_MEMBERS = new Set(['run', 'confirm'])
+
+/** Checks `undo` of a step. */
+export function requireUndo({ undo }: Pick<AnyStep, 'undo'>, what: string): void {
+  if (undo === undefined || typeof undo === 'function') return
+  const isObject = typeof undo === 'object' && undo !== null
+  if (isObject) requireMembers(undo, UNDO_MEMBERS, `undo of ${what}`)
+  const isValid =
+    isObject &&
+    typeof undo.run === 'function' &&
+    (undo.confirm === undefined || typeof undo.confirm === 'function')
+  if (!isValid)
+    throw new TypeError(`undo of ${what} must be a function, or { run, confirm } with functions`)
+}
+
 /** @throws {TypeError} for an unknown member, which would otherwise be ignored without an error. */
 export function requireMembers(options: object, known: ReadonlySet<string>, what: string): void {
   const unknown = Object.keys(options).find((member) => !known.has(member))

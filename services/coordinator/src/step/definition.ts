@@ -43,6 +43,10 @@ export interface ProcessDefinition {
   readonly steps: ReadonlyMap<string, AnyStep>
   /** The names of the places at which a run waits for an event. @internal */
   readonly events: readonly string[]
+  /** The names of the steps that have an `undo`. @internal */
+  readonly undoable: readonly string[]
+  /** Whether a run that fails is undone. @internal */
+  readonly undoesFailure: boolean
   /** The limits of the steps that have limits of their own, by step name. @internal */
   readonly stepLimits: ReadonlyMap<string, StepLimits>
   /** The schema of the initial data; `null` if any data is accepted. @internal */

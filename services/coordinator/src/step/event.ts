@@ -31,7 +31,7 @@ export interface EventOptions<Data extends z.ZodType = z.ZodType<Json>> {
 export interface EventSettings {
   readonly data: z.ZodType | null
   readonly timeoutMs: number | null
-  readonly onTimeout: EventPlace['onTimeout']
+  readonly onTimeout: 'fail' | 'continue'
   /** Set if a person decides: what the person is shown, and what can be chosen. */
   readonly decision?: { readonly ask: (entered: never) => unknown; readonly choices: Choices }
 }
@@ -104,10 +104,15 @@ export function enterEvent(
 }
 
 /** Returns the events of a process by the names of their places. */
-export const eventPlaces = ({ name, stepNames, steps }: ProcessDefinition): EventPlace[] =>
+export const eventPlaces = ({
+  name,
+  stepNames,
+  steps,
+  undoesFailure,
+}: ProcessDefinition): EventPlace[] =>
   stepNames.flatMap((place, index) => {
     const event = steps.get(place)?.event
     if (event === undefined) return []
-    const { onTimeout } = event
+    const onTimeout = event.onTimeout === 'fail' && undoesFailure ? 'undo' : event.onTimeout
     return [{ process: name, place, next: stepNames[index + 1] ?? null, onTimeout }]
   })

@@ -67,6 +67,8 @@ export interface StepInput extends EnteredStep {
   readonly state: unknown
   /** Whether an earlier attempt of the step may have taken effect. If so, `confirm` is called first. */
   isInDoubt: boolean
+  /** Set if the function undoes the step. Its calls have a key of their own. */
+  readonly isUndo?: true
 }
 
 /** The argument of a step function and of its `confirm`. */
@@ -83,7 +85,8 @@ export async function perform(
   const { process, claim, isInDoubt } = input
   const { run } = claim
   const round = claim.round?.number ?? 0
-  const key = idempotencyKey(run, run.StepName, round)
+  const stepKey = idempotencyKey(run, run.StepName, round)
+  const key = input.isUndo === true ? `${stepKey}/undo` : stepKey
   let ended: EarlyOutcome | null = null
   /** Whether the step function has returned. */
   let isOver = false
@@ -248,8 +251,14 @@ export async function perform(
       completion = { data: normalizedJson(data ?? null), endsRun: completion?.endsRun ?? false }
       return ending({ data: (data ?? null) as Data })
     },
-    fail: (reason) =>
-      end({ kind: 'failed', errorClass: 'step_failed', error: short(reason), response }),
+    fail: (reason, { undo = false } = {}) =>
+      end({
+        kind: 'failed',
+        errorClass: 'step_failed',
+        error: short(reason),
+        response,
+        ...(undo && { undo }),
+      }),
     waitFor(delayMs) {
       if (!(delayMs >= 0)) throw new RangeError('waitFor expects milliseconds from now')
       const later = { kind: 'later', delayMs: Math.min(delayMs, MAX_WAIT_MS) } as const

@@ -15,6 +15,7 @@ import type {
   Step,
   StepOptions,
   StepResult,
+  Undo,
   When,
 } from './step.ts'
 import type { Targets } from './targets.ts'
@@ -59,6 +60,16 @@ export interface ProcessChain<
       DataOf<StepOf<NoInfer<Result>>>
     > & {
       readonly state?: State
+      readonly undo?: Undo<
+        Step<
+          Initial,
+          Previous,
+          Items & { readonly [Key in Name]: StepOf<NoInfer<Result>> },
+          Settings,
+          TargetName
+        >,
+        TargetName
+      >
       readonly when?: When<Entered<Initial, Previous, Items, Settings>, Skips>
     },
   ): ProcessChain<

@@ -65,6 +65,12 @@ export interface ProcessOptions<
    */
   readonly deadlineSeconds?: number
   /**
+   * What becomes of a run that fails because of a step, an event that did not arrive in time, or its deadline. `fail` (the
+   * default): it ends as `Failed`. `undo`: its finished steps are undone first, the last one first, and it ends as
+   * `Undone`.
+   */
+  readonly onFailure?: 'fail' | 'undo'
+  /**
    * The maximum number of runs in progress over all replicas: a whole number, 1 or more. A run is in progress from the
    * claim of a step until it waits, is to be retried later, or ends. Runs beyond the limit wait with
    * `WaitingFor: 'concurrency'`, and the run that has been due longest continues first. Default: no limit.

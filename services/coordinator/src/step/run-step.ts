@@ -19,6 +19,7 @@ import { perform, type StepDeps, type StepInput } from './perform-step.ts'
 import type { StepOutcome } from '../run/progress.ts'
 import { shortRedacted } from './redacted-step.ts'
 import { readState } from './rounds.ts'
+import { hasEffect, STEP_IN_DOUBT, STEP_IN_DOUBT_TEXT } from '../run/undo.ts'
 import type { AnyStep } from './step.ts'
 
 /** Runs the step of a claimed run and returns its outcome. Never rejects. */
@@ -29,6 +30,7 @@ export async function runStep(
   deps: StepDeps,
 ): Promise<StepOutcome> {
   try {
+    if (claim.run.Status === 'Undoing') return await undoStep(handler, claim, process, deps)
     const entered = enter(claim, process)
     if ('kind' in entered) return entered
     const { confirm, when } = handler
@@ -39,23 +41,10 @@ export async function runStep(
       if (outcome !== null) return outcome
     }
     if (handler.event !== undefined) return enterEvent(handler.event, entered, deps.settings)
-    const read = readState(claim.round, handler.state)
-    if ('error' in read) {
-      const error = shortRedacted(process, read.error)
-      return { kind: 'failed', ...read, error, response: null, isInDoubt: claim.run.InDoubt }
-    }
-    const input: StepInput = { ...entered, ...read, isInDoubt: claim.run.InDoubt }
-    if (claim.run.InDoubt && confirm !== undefined) {
-      deps.log().info('step is in doubt: calling its confirm function')
-      const { outcome, returned } = await perform(confirm, input, handler, deps)
-      if (outcome !== null) return outcome
-      if (returned !== 'not_done')
-        return {
-          ...statusNotSet('confirm ended without complete() and without not_done'),
-          isInDoubt: true,
-        }
-      input.isInDoubt = false
-    }
+    const input = withState(entered, handler)
+    if ('kind' in input) return input
+    const confirmed = await confirmDoubt(confirm, input, handler, deps)
+    if (confirmed !== null) return confirmed
     const { outcome } = await perform(handler, input, handler, deps)
     return outcome ?? statusNotSet('the step ended without a call and without a status')
   } catch {
@@ -72,6 +61,78 @@ export async function runStep(
   }
 }
 
+/**
+ * Undoes the step of a run that is being undone, or decides first whether the step was done (rule U3 in run/undo.ts).
+ * The outcome is `left` if there is nothing to undo.
+ */
+async function undoStep(
+  handler: AnyStep,
+  claim: Claim,
+  process: StepProcess,
+  deps: StepDeps,
+): Promise<StepOutcome> {
+  const { StepName, InDoubt } = claim.run
+  const item = finishedItem(claim, StepName)
+  if (item === undefined) {
+    if (!InDoubt || handler.event !== undefined) return { kind: 'left' }
+    if (handler.confirm === undefined)
+      return {
+        kind: 'failed',
+        errorClass: STEP_IN_DOUBT,
+        error: STEP_IN_DOUBT_TEXT,
+        response: null,
+        isInDoubt: true,
+      }
+  } else if (!hasEffect(item) || handler.undo === undefined) return { kind: 'left' }
+  const entered = enter(claim, process)
+  if ('kind' in entered) return entered
+  if (item === undefined || handler.undo === undefined) {
+    const input = withState(entered, handler)
+    if ('kind' in input) return input
+    return (await confirmDoubt(handler.confirm, input, handler, deps)) ?? { kind: 'left' }
+  }
+  const undo = typeof handler.undo === 'function' ? { run: handler.undo } : handler.undo
+  const input: StepInput = { ...entered, state: undefined, isInDoubt: InDoubt, isUndo: true }
+  const outcome =
+    (await confirmDoubt(undo.confirm, input, {}, deps)) ??
+    (await perform(undo.run, input, {}, deps)).outcome ??
+    statusNotSet('the undo ended without a call and without a status')
+  return outcome.kind === 'completed' ? { kind: 'undone', response: outcome.response } : outcome
+}
+
+/** Returns the argument of a step, with the state of its round. If the state is not valid, returns the outcome. */
+function withState(entered: EnteredStep, { state }: AnyStep): StepInput | StepOutcome {
+  const { process, claim } = entered
+  const isInDoubt = claim.run.InDoubt
+  const read = readState(claim.round, state)
+  if (!('error' in read)) return { ...entered, ...read, isInDoubt }
+  const error = shortRedacted(process, read.error)
+  return { kind: 'failed', ...read, error, response: null, isInDoubt }
+}
+
+/**
+ * Calls `confirm` if the call is in doubt. Returns `null` if it has to be made (again), which is also the case without
+ * `confirm`.
+ */
+async function confirmDoubt(
+  confirm: AnyStep['confirm'],
+  input: StepInput,
+  rounds: Pick<AnyStep, 'state' | 'maxRounds'>,
+  deps: StepDeps,
+): Promise<StepOutcome | null> {
+  if (!input.isInDoubt || confirm === undefined) return null
+  deps.log().info('step is in doubt: calling its confirm function')
+  const { outcome, returned } = await perform(confirm, input, rounds, deps)
+  if (outcome !== null) return outcome
+  if (returned !== 'not_done')
+    return {
+      ...statusNotSet('confirm ended without complete() and without not_done'),
+      isInDoubt: true,
+    }
+  input.isInDoubt = false
+  return null
+}
+
 /** Returns what is known of the run when it enters its step. If the step cannot start, returns the outcome of the step. */
 function enter(claim: Claim, process: StepProcess): EnteredStep | StepOutcome {
   const { stepNames } = process
@@ -85,6 +146,7 @@ function enter(claim: Claim, process: StepProcess): EnteredStep | StepOutcome {
       errorClass: 'step_before_missing',
       error: `the step ${before} before this one was never finished`,
       response: null,
+      isInDoubt: run.InDoubt,
     }
   const checked = checkedInput(process.input, run.InitialData)
   if ('problems' in checked)

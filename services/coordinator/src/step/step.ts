@@ -14,12 +14,17 @@ export interface AnyStep {
   readonly confirm?: (step: never) => unknown
   readonly retry?: Partial<RetryPolicy>
   readonly timeoutMs?: number
+  /** How the effect of the step is taken back; see {@link Undo}. */
+  readonly undo?: AnyUndo
   /** Set if the run waits for an event here; the function is not called then. @internal */
   readonly event?: EventSettings
   readonly when?: (entered: never) => boolean
   readonly state?: z.ZodType
   readonly maxRounds?: number
 }
+
+type AnyUndo = AnyCall | { readonly run: AnyCall; readonly confirm?: AnyCall }
+type AnyCall = (step: never) => unknown
 
 /** The data that a step passes to the next step: the data that `parse` returns, or the argument of `complete`. */
 export type DataOf<Of> = Of extends (step: never) => infer Result
@@ -218,8 +223,10 @@ export interface Step<
   fetch(request: StepRequest | TargetRequest<TargetName>, options?: CallOptions): Promise<StepReply>
   /** Completes the step without a call. */
   complete<Data extends JsonInput = null>(data?: Data): Outcome<Data>
-  /** Ends the step and the run as failed. */
-  fail(reason: string): never
+  /**
+   * Ends the step and the run as failed. With `undo`, the finished steps are undone first, and the run ends as `Undone`.
+   */
+  fail(reason: string, options?: { readonly undo?: boolean }): never
   /** Ends this attempt without counting it. The step starts again after `delayMs`, which is at most a year. */
   waitFor(delayMs: number): never
   /**
@@ -260,6 +267,23 @@ export type InDoubt<Given, TargetName extends string> = Omit<Given, 'execute'> &
     options?: ExecuteOptions<Data>,
   ): Promise<StepResponse<Data> | null>
 }
+
+/**
+ * How the effect of a finished step is taken back. The function is called when the run is undone, with the argument of the
+ * step: `step.item(name)` also returns the item of the step itself, and `step.idempotencyKey` is another one than that of
+ * the step. It ends like a step, for example with `execute` or `complete`, and has the retries and the time limit of the
+ * step. `confirm` is called first if an earlier attempt of the undo is in doubt.
+ */
+export type Undo<Given, TargetName extends string = string> =
+  | ((step: UndoStep<Given>) => StepResult)
+  | {
+      readonly run: (step: UndoStep<Given>) => StepResult
+      readonly confirm?: (
+        step: InDoubt<UndoStep<Given>, TargetName>,
+      ) => Promise<Outcome | 'not_done'>
+    }
+/** The argument of `undo`. */
+export type UndoStep<Given> = Omit<Given, 'repeat' | 'round' | 'setStatus' | 'state'>
 
 /**
  * The options of a step. `Given` is the argument of `confirm`, and `Data` the data that the step passes to later steps.
@@ -304,7 +328,9 @@ export type When<Given, Result extends boolean = boolean> = (entered: Given) => 
 /** Defines a step with options, to be added with `.step(…)`. */
 export const defineStep = <Run extends AnyStep>(
   run: Run,
-  options: StepOptions<InDoubtStep<Run>, DataOf<Run>>,
+  options: StepOptions<InDoubtStep<Run>, DataOf<Run>> & {
+    readonly undo?: Undo<Parameters<Run>[0]>
+  },
 ): Run => withOptions(run, options)
 
 /** Returns a copy of a step with these options. */
@@ -320,6 +346,7 @@ export const stepOptionNames = [
   'when',
   'state',
   'maxRounds',
+  'undo',
 ] as const satisfies readonly (keyof AnyStep)[]
 
 /** Returns the options that are set, because an absent option must not overwrite one that the function already has. */

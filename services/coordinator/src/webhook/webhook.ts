@@ -38,6 +38,8 @@ const LANES = 64
 const ENDS = [
   ['Completed', 'transaction.completed'],
   ['Failed', 'transaction.failed'],
+  ['Undone', 'transaction.failed'],
+  ['UndoFailed', 'transaction.failed'],
 ] as const
 
 interface Event {

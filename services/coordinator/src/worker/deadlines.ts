@@ -1,12 +1,14 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock } from '@integration-host/shared/process/clock'
 import type { TransactionSource } from '../run/transaction-source.ts'
+import type { ProcessDefinition } from '../step/definition.ts'
 import { startPolling } from './polling.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 
 export interface DeadlinesDeps {
   readonly source: Pick<TransactionSource, 'failPastDeadline'>
-  readonly publisher: Pick<TransitionPublisher, 'publishEvent'>
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly publisher: Pick<TransitionPublisher, 'publishStep'>
   readonly log: Logger
   readonly clock: Clock
   readonly random: () => number
@@ -19,22 +21,24 @@ const BATCH = 500
 const MAX_BATCHES = 10
 
 /**
- * Fails the runs whose deadline has passed. This includes runs of processes that are paused, wait for the internet, or
+ * Fails the runs whose deadline has passed, or begins their undo (`onFailure: 'undo'`). This includes runs of processes that are paused, wait for the internet, or
  * are not loaded here.
  */
 export function startDeadlines(deps: DeadlinesDeps): AsyncDisposable {
-  const { source, publisher, log, clock, random, intervalMs } = deps
+  const { source, processes, publisher, log, clock, random, intervalMs } = deps
 
   async function poll(): Promise<boolean> {
+    const undone = [...processes.values()].filter(({ undoesFailure }) => undoesFailure)
+    const names = undone.map(({ name }) => name)
     for (let batch = 0; batch < MAX_BATCHES; batch += 1) {
-      const failed = await source.failPastDeadline(BATCH)
+      const failed = await source.failPastDeadline(BATCH, names)
       for (const run of failed) {
         const { Process: process, TransactionID: transactionId, ReplayID: replayId } = run
         log.warn(
           { process, transactionId, replayId, step: run.StepName },
           'failed a run because its deadline has passed',
         )
-        publisher.publishEvent(run)
+        await publisher.publishStep(run)
       }
       if (failed.length < BATCH) return true
     }

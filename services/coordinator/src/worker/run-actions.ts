@@ -42,6 +42,8 @@ export interface RunActions {
   ): Promise<readonly QueueOutcome[]>
   replay(process: string, transactionId: string, request: ReplayRequest, act: Act): Promise<Run>
   resume(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
+  /** Begins the undo of the latest run of a transaction. */
+  undo(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   /** Makes a waiting run due at once. The run may wait for its next attempt or for a credential. */
   retry(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
@@ -330,6 +332,14 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
       const { name: Process } = outline
       const run = await attempt({ kind: 'resume', act, Process, TransactionID, ReplayID }, () =>
         source.resume(outline, TransactionID, ReplayID, act),
+      )
+      publisher.publishSteps([run])
+      return run
+    },
+    async undo(name, TransactionID, ReplayID, act) {
+      const { name: Process } = process(name)
+      const run = await attempt({ kind: 'undo', act, Process, TransactionID, ReplayID }, () =>
+        source.undo(Process, TransactionID, ReplayID, act),
       )
       publisher.publishSteps([run])
       return run

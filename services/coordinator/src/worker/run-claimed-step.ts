@@ -19,6 +19,7 @@ import type { Files } from '../step/files.ts'
 import type { HttpCall } from '../step/http-call.ts'
 import type { StepCall } from '../run/progress.ts'
 import { advance, type StepOutcome, type Transition } from '../run/progress.ts'
+import { advanceUndo } from '../run/undo.ts'
 import type { StepDeps } from '../step/perform-step.ts'
 import { runStep } from '../step/run-step.ts'
 import type { Gateway } from '../step/step-request.ts'
@@ -104,14 +105,19 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     const following = steps[steps.indexOf(run.StepName) + 1] ?? ''
     const isInline =
       (definition.dispatch === 'inline' || definition.events.includes(following)) && mayContinue
-    const advanced = advance(run, outcome, {
-      steps,
-      finished,
-      policy: limits.retry,
-      random: random(),
-      isInline,
-      mayContinue,
-    })
+    const { undoable, undoesFailure, events } = definition
+    const options = { steps, finished, policy: limits.retry, random: random() }
+    const advanced =
+      run.Status === 'Undoing'
+        ? advanceUndo(run, outcome, {
+            ...options,
+            isInline: definition.dispatch === 'inline' && mayContinue,
+            mayContinue,
+            items: claim.items,
+            undoable,
+            events,
+          })
+        : advance(run, outcome, { ...options, isInline, mayContinue, undoesFailure })
     const { call, report } = last
     const transition = {
       ...advanced,
@@ -134,7 +140,8 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     else if (outcome.kind === 'held') publisher.publishHeld(recorded, transition.delayMs ?? 0)
     else published = publisher.publishStep(recorded, transition.delayMs ?? 0)
     // An outcome that would lead to a retry is counted as a failure if no attempt is left.
-    const result = transition.status === 'Failed' ? 'failed' : outcome.kind
+    const hasFailed = transition.status === 'Failed' || transition.status === 'UndoFailed'
+    const result = hasFailed ? 'failed' : outcome.kind
     deps.count(run.Process, run.StepName, result, durationMs)
     if (tracing !== undefined) traceOutcome(tracing, result, transition)
     const details = {
@@ -231,7 +238,8 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
         now,
       }
       const running =
-        definition.runBuiltIn?.(claim, stepDeps) ?? runStep(handler, claim, definition, stepDeps)
+        (run.Status === 'Undoing' ? undefined : definition.runBuiltIn?.(claim, stepDeps)) ??
+        runStep(handler, claim, definition, stepDeps)
       const outcome = await new Promise<StepOutcome | 'abandoned'>((resolve) => {
         void running.then(resolve)
         abort.watch(() => {
@@ -285,7 +293,7 @@ function traceOutcome(
 function claimAfter(
   { lease: { round: _round, ...lease }, run, items }: Claim,
   next: RunState,
-  { item }: Pick<Transition, 'item'>,
+  { item, isUndo }: Pick<Transition, 'item' | 'isUndo'>,
 ): Claim {
   const { StepName } = run
   const done: FinishedItem = {
@@ -305,7 +313,12 @@ function claimAfter(
       startedAt: next.UpdatedAt,
     },
     run: { ...run, ...next },
-    items: [...items, done],
+    items:
+      isUndo === true
+        ? items.filter((other) => other.StepName !== StepName)
+        : item === null
+          ? items
+          : [...items, done],
   }
 }
 
@@ -314,8 +327,8 @@ function claimAfter(
  * the next step begins when the outcome of the previous step is recorded, which can be after the deadline. Both times
  * come from the clock of the source.
  */
-const isPastDeadline = ({ DeadlineAt, UpdatedAt }: Claim['run']): boolean =>
-  DeadlineAt !== null && Date.parse(UpdatedAt) >= Date.parse(DeadlineAt)
+const isPastDeadline = ({ Status, DeadlineAt, UpdatedAt }: Claim['run']): boolean =>
+  Status !== 'Undoing' && DeadlineAt !== null && Date.parse(UpdatedAt) >= Date.parse(DeadlineAt)
 
 /** The log messages of the outcomes that are not problems. */
 const EXPECTED: Partial<Record<StepOutcome['kind'], string>> = {
@@ -323,6 +336,8 @@ const EXPECTED: Partial<Record<StepOutcome['kind'], string>> = {
   skipped: 'step skipped',
   repeated: 'step called repeat and starts its next round',
   parked: 'run waits for an event',
+  undone: 'step undone',
+  left: 'step has nothing to undo',
   later: 'step called waitFor and starts again later',
 }
 

@@ -86,7 +86,7 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
     publishEvent(run)
     // No step message is published for a run that waits for a credential, because its step cannot run yet. If the event
     // of the credential is missed, the sweeper publishes the message.
-    if (run.Status !== 'Waiting') await publishMessage(run, delayMs)
+    if (run.WaitingFor === null) await publishMessage(run, delayMs)
   }
 
   return {

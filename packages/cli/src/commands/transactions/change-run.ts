@@ -1,4 +1,4 @@
-/** The commands that change a run: resume, cancel, retry, settle, signal, link and replay. */
+/** The commands that change a run: resume, undo, cancel, retry, settle, signal, link and replay. */
 import { DecidingPerson, DecisionLink } from '@integration-host/shared/contracts/decision'
 import { SignalResponse } from '@integration-host/shared/contracts/run'
 import { type Command, parse, validOption } from '../../command.ts'
@@ -65,6 +65,25 @@ Examples:
   'resume',
   ({ TransactionID: id, ReplayID: replay, StepName }) =>
     `${id} continues at step ${StepName}, in run ${replay}.`,
+)
+
+export const undo = action(
+  {
+    summary: 'undo the finished steps of a run, the last one first',
+    usage: 'ID [--replay N] [--reason TEXT] [--if-version N]',
+    help: `Undoes the finished steps of a failed, cancelled or completed run, the last one first. Steps without an undo are left and
+named. A run whose undo has failed goes on with "transactions resume".
+
+${PROCESS_HELP}
+  --replay N          the ReplayID of the run (default: the latest run)
+${ACT_HELP}
+
+Examples:
+  integration-host transactions undo 66 --reason 'the customer has cancelled the order'`,
+  },
+  'undo',
+  ({ TransactionID: id, ReplayID: replay, StepName }) =>
+    `${id} is being undone from step ${StepName}, in run ${replay}.`,
 )
 
 export const cancel = action(

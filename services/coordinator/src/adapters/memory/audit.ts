@@ -1,7 +1,7 @@
 import { providerErrorOf } from '@integration-host/shared/provider-profile/provider-fault'
 import { type Audit, auditOf, type EndedGroup, type UnfinishedGroup } from '../../run/audit.ts'
 import type { Pauses } from '../../run/pause.ts'
-import { isOver } from '../../run/status.ts'
+import { isDueStatus, isOver } from '../../run/status.ts'
 import { STUCK_MS } from '../../run/transaction-source.ts'
 import type { StoredRun } from '../../run/transitions.ts'
 
@@ -105,7 +105,7 @@ function groupsOf(runs: readonly StoredRun[], now: number): UnfinishedGroup[] {
 
 /** Returns for how many milliseconds the run has been claimable; `null` if no worker can claim it now. */
 function dueMsOf({ header, lease }: StoredRun, now: number): number | null {
-  if (!['Queued', 'Running', 'Retrying'].includes(header.Status)) return null
+  if (!isDueStatus(header.Status) || header.WaitingFor !== null) return null
   const ms = now - Math.max(Date.parse(header.NextAttemptAt ?? ''), lease?.until ?? 0)
   return ms >= 0 ? ms : null
 }

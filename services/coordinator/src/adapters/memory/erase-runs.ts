@@ -16,7 +16,11 @@ export function createMemoryErasures(
     ErasedAt === null && PurgedAt === null
   const hasEnded = ({ Status, InDoubt, CompletedAt }: Run): boolean =>
     isOver(Status) &&
-    !(Status === 'Cancelled' && InDoubt && Date.parse(CompletedAt ?? '') > now() - leaseMs)
+    !(
+      (Status === 'Cancelled' || Status === 'UndoFailed') &&
+      InDoubt &&
+      Date.parse(CompletedAt ?? '') > now() - leaseMs
+    )
   return {
     async erasable(scope, { after, limit }) {
       const isInScope = scopeTest(scope)

@@ -39,6 +39,7 @@ import { runStepsContract } from '../../run/run-steps.contract.ts'
 import { transactionSourceContract } from '../../run/transaction-source.contract.ts'
 import { operationsContract } from '../../bulk/bulk-operation.contract.ts'
 import { eventsContract } from '../../run/events.contract.ts'
+import { undoContract } from '../../run/undo.contract.ts'
 import { operatorActionsContract } from '../../run/operator-actions.contract.ts'
 import { changeCursorsContract } from '../../change-feed/change-cursors.contract.ts'
 import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
@@ -75,6 +76,7 @@ operationsContract('ITSourceMemory.json', open)
 retentionContract('ITSourceMemory.json', open)
 operatorActionsContract('ITSourceMemory.json', open)
 eventsContract('ITSourceMemory.json', open)
+undoContract('ITSourceMemory.json', open)
 webhooksContract('ITSourceMemory.json', open)
 targetCallsContract('ITSourceMemory.json', open)
 subscriptionsContract('ITSourceMemory.json', open)
@@ -89,6 +91,7 @@ payloadContract('ITSourceMemory.json', open)
 erasureContract('ITSourceMemory.json', open)
 runStepsContract('ITSourceMemory.json with payload keys', async () => sealed(await open()))
 eventsContract('ITSourceMemory.json with payload keys', async () => sealed(await open()))
+undoContract('ITSourceMemory.json with payload keys', async () => sealed(await open()))
 
 describe('the files of the in-memory transaction source', () => {
   const process = { name: 'OrderProcess', steps: ['order', 'report'] as const }

@@ -146,7 +146,9 @@ export async function createMemoryTransactionSource(
     | { readonly kind: 'available'; readonly key: string | null }
     | { readonly kind: 'taken'; readonly key: string }
     | UnkeyedRun => {
-    if (slot === undefined) return { kind: 'available', key: null }
+    // A run that is being undone needs no slot.
+    if (slot === undefined || stored.header.Status === 'Undoing')
+      return { kind: 'available', key: null }
     const { InitialData: initialData, Version: version } = stored.header
     const key = slotKeyOf(stored.header, slot)
     if (key === null) return { kind: 'unkeyed', initialData, version }
@@ -257,10 +259,10 @@ export async function createMemoryTransactionSource(
       return run === null ? null : commitRun(run)
     },
 
-    async failPastDeadline(limit) {
+    async failPastDeadline(limit, undone = []) {
       const failed = table
         .active()
-        .map((stored) => transitions.pastDeadline(stored, times()))
+        .map((stored) => transitions.pastDeadline(stored, undone, times()))
         .filter((stored) => stored !== null)
       return commitRuns(failed.slice(0, limit))
     },
@@ -281,8 +283,13 @@ export async function createMemoryTransactionSource(
     },
     async resume(process, transactionId, replayId, act) {
       const stored = findOrThrow(process.name, transactionId, replayId, act)
-      requireLatest(stored.header, latestReplayId(stored))
+      requireLatest(stored.header, latestReplayId(stored), 'resume')
       return commitAction('resume', transitions.resumed(stored, process, times()), act)
+    },
+    async undo(process, transactionId, replayId, act) {
+      const stored = findOrThrow(process, transactionId, replayId, act)
+      requireLatest(stored.header, latestReplayId(stored), 'undo')
+      return commitAction('undo', transitions.undone(stored, times()), act)
     },
     async cancel(process, transactionId, replayId, act) {
       const stored = findOrThrow(process, transactionId, replayId, act)
@@ -333,7 +340,7 @@ export async function createMemoryTransactionSource(
       commitRuns(
         table
           .active()
-          .filter(({ header }) => header.Status === 'Waiting' && header.WaitingFor === credential)
+          .filter(({ header }) => header.WaitingFor === credential)
           .slice(0, limit)
           .map((stored) => transitions.woken(stored, times())),
       ),

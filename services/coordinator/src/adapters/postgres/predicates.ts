@@ -35,9 +35,9 @@ const ACTIVE = `h."Status" in (${activeStatuses.map((status) => `'${status}'`).j
  */
 export const isActive = (sql: Sql) => sql.unsafe(ACTIVE)
 
-/** True for a run whose deadline has not passed. */
+/** True for a run whose deadline has not passed. A run that is being undone has no deadline. */
 export const isBeforeDeadline = (sql: Sql) =>
-  sql`(h."DeadlineAt" is null or h."DeadlineAt" > now())`
+  sql`(h."DeadlineAt" is null or h."DeadlineAt" > now() or h."Status" = 'Undoing')`
 
 /** The deadline of a run that begins at `start`. */
 export const deadlineFrom = (

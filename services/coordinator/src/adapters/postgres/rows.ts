@@ -53,6 +53,7 @@ export const runOf = (row: RunRow): Run => ({
 export type ClaimedRow = Pick<
   Numbered<RunRow>,
   | 'n'
+  | 'Status'
   | 'Version'
   | 'Attempt'
   | 'InDoubt'
@@ -95,7 +96,7 @@ export function claimOf(
       Process,
       TransactionID,
       ReplayID,
-      Status: 'Running',
+      Status: row.Status,
       StepName: step,
       InitialData: row.InitialData as Run['InitialData'],
       Realm: row.Realm,

@@ -17,6 +17,7 @@ import { erasureContract } from '../../run/erasure.contract.ts'
 import { runDetailContract } from '../../run/run-detail.contract.ts'
 import { operationsContract } from '../../bulk/bulk-operation.contract.ts'
 import { eventsContract } from '../../run/events.contract.ts'
+import { undoContract } from '../../run/undo.contract.ts'
 import { operatorActionsContract } from '../../run/operator-actions.contract.ts'
 import { retentionContract } from '../../run/retention.contract.ts'
 import { runSearchContract } from '../../run/run-search.contract.ts'
@@ -157,6 +158,7 @@ runDetailContract('Postgres', open)
 operationsContract('Postgres', open)
 operatorActionsContract('Postgres', open)
 eventsContract('Postgres', open)
+undoContract('Postgres', open)
 runExportContract('Postgres', open)
 retentionContract('Postgres', open)
 webhooksContract('Postgres', open)
@@ -175,6 +177,7 @@ sealedRunsContract('Postgres', open)
 
 runStepsContract('Postgres with payload keys', async () => sealed(await open()))
 eventsContract('Postgres with payload keys', async () => sealed(await open()))
+undoContract('Postgres with payload keys', async () => sealed(await open()))
 
 describe('the tables of the PostgreSQL source', () => {
   it('three coordinator replicas that start together on an empty database apply the migrations once', async () => {

@@ -64,7 +64,7 @@ import { recoverExpiredLeases } from './statements/recover-expired-leases.ts'
 import { renewLeases } from './statements/renew-leases.ts'
 import { replayRun } from './statements/replay-run.ts'
 import { retryRun } from './statements/retry-run.ts'
-import { resumeRun } from './statements/resume-run.ts'
+import { resumeRun, undoRun } from './statements/resume-run.ts'
 import {
   forgetRuns,
   filesLeft,
@@ -203,7 +203,8 @@ export function createPostgresTransactionSource(
     grantSlots: (limits, released) => run((sql) => grantSlots(sql, limits, released, times)),
     failRun: (key, version, errorClass, error) =>
       announcing((tx) => failRun(tx, key, version, errorClass, error)),
-    failPastDeadline: (limit) => announcing((tx) => failPastDeadline(tx, limit)),
+    failPastDeadline: (limit, undone = []) =>
+      announcing((tx) => failPastDeadline(tx, limit, undone, times)),
     get: (process, transactionId, replayId, parts) =>
       run((sql) => getRun(sql, process, transactionId, replayId, parts)),
     runsOf: (process, transactionId, page) =>
@@ -217,6 +218,8 @@ export function createPostgresTransactionSource(
       run((sql) => sql.begin((tx) => replayRun(tx, process, transactionId, request, act, times))),
     resume: (process, transactionId, replayId, act) =>
       run((sql) => sql.begin((tx) => resumeRun(tx, process, transactionId, replayId, act, times))),
+    undo: (process, transactionId, replayId, act) =>
+      announcing((tx) => undoRun(tx, process, transactionId, replayId, act, times)),
     cancel: (process, transactionId, replayId, act) =>
       announcing((tx) => cancelRun(tx, process, transactionId, replayId, act)),
     retry: (process, transactionId, replayId, act) =>

@@ -67,7 +67,7 @@ const sumOf = (groups: readonly RunGroup[]): number =>
   groups.reduce((total, { Count }) => total + Count, 0)
 
 function unfinishedGroups(tx: postgres.TransactionSql): Promise<UnfinishedGroup[]> {
-  const isDue = tx`("Status" in ('Queued', 'Running', 'Retrying')
+  const isDue = tx`("Status" <> 'Waiting' and "WaitingFor" is null
     and coalesce("NextAttemptAt", now()) <= now() and ${isUnleased(tx)})`
   return tx<UnfinishedGroup[]>`
     select "Process", "Status", "StepName", "ErrorClass", "WaitingFor", "DefinitionVersion",

@@ -2,6 +2,7 @@ import type postgres from 'postgres'
 import type { Act } from '../../../run/action.ts'
 import { notActive } from '../../../run/errors.ts'
 import type { Run } from '../../../run/run.ts'
+import { UNDO_CANCELLED } from '../../../run/undo.ts'
 import { isActive, isRun } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
@@ -18,7 +19,10 @@ export async function cancelRun(
   const key = await lockRun(tx, process, transactionId, replayId, act)
   const [row] = await tx<RunRow[]>`
     with changed as (update "Order_Header" h set
-      "Status" = 'Cancelled', "Version" = h."Version" + 1,
+      "Status" = case h."Status" when 'Undoing' then 'UndoFailed' else 'Cancelled' end,
+      "ErrorClass" = case h."Status" when 'Undoing' then ${UNDO_CANCELLED} else h."ErrorClass" end,
+      "LastError" = case h."Status" when 'Undoing' then null else h."LastError" end,
+      "Version" = h."Version" + 1,
       "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null, "LeaseOwner" = null,
       "LeaseUntil" = null, "StartedAt" = null, "NextAttemptAt" = null, "WaitingFor" = null,
       "CompletedAt" = now(), "UpdatedAt" = now()

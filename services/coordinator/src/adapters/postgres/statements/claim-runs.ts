@@ -1,5 +1,6 @@
 import type postgres from 'postgres'
 import type { ClaimRequest, ClaimResult } from '../../../run/transaction-source.ts'
+import { isDueStatus } from '../../../run/status.ts'
 import { WORKER_LOST, WORKER_WAS_LOST } from '../../../run/transitions.ts'
 import { areFew, isBeforeDeadline, isClaimable, isRunOf } from '../predicates.ts'
 import { type ClaimedRow, claimOf, type Numbered, type RunRow } from '../rows.ts'
@@ -20,7 +21,7 @@ export async function claimRuns(
   const claimed = await sql<ClaimedRow[]>`
     with moved as (
       update "Order_Header" h set
-        "Status" = 'Running', "StepName" = w.step, "Version" = h."Version" + 1,
+        "Status" = case h."Status" when 'Undoing' then h."Status" else 'Running' end, "StepName" = w.step, "Version" = h."Version" + 1,
         "LeaseOwner" = w.owner, "LeaseUntil" = now() + ${leaseMs} * interval '1 ms',
         "NextSweepAt" = least(h."NextSweepAt", now() + ${leaseMs} * interval '1 ms'), -- usually unchanged, so that its index is not written
         "SweepCount" = 0, "StartedAt" = now(), "Attempt" = h."Attempt" + 1, "WaitingFor" = null,
@@ -43,7 +44,7 @@ export async function claimRuns(
       from moved m, "Order_Header" h -- reads the row as it was before this statement
       where m."InDoubt" and ${isRunOf(sql, 'm')} and h."LeaseUntil" is not null
     )
-    select n, "Version", "Attempt", "InDoubt", "InitialData", "Realm", "NextAttemptAt", "LastError",
+    select n, "Status", "Version", "Attempt", "InDoubt", "InitialData", "Realm", "NextAttemptAt", "LastError",
       "ErrorClass", "DefinitionVersion", "DeadlineAt", "CreatedAt", "UpdatedAt", case when not "isFirst" or "Version" > 1 then (
       select json_agg(f) from (
         select "StepName", "Status", "ResponseStatus", "ResponseBody", "Data", "Error", "State", "Round"
@@ -90,7 +91,8 @@ export async function rejectionReasons(
         row.LeaseUntil === null &&
         row.isBeforeDeadline &&
         row.delayMs !== null &&
-        (row.Status === 'Retrying' || row.Status === 'Queued' || row.Status === 'Running')
+        isDueStatus(row.Status) &&
+        row.WaitingFor === null
       return [
         row.n,
         isDueLater

@@ -20,11 +20,11 @@ export async function claimWithSlots(
   }))
   const results = new Map<number, ClaimResult>()
   const withKey: LimitedClaim[] = []
-  for (const { n, key, InitialData: initialData, Version: version } of await lockSlotsOfClaims(
-    tx,
-    wanted,
-  )) {
-    if (key === null) results.set(n, { kind: 'unkeyed', initialData, version })
+  const exempt: LimitedClaim[] = []
+  for (const locked of await lockSlotsOfClaims(tx, wanted)) {
+    const { n, key, isExempt, InitialData: initialData, Version: version } = locked
+    if (isExempt) exempt.push(wanted[n] as LimitedClaim)
+    else if (key === null) results.set(n, { kind: 'unkeyed', initialData, version })
     else withKey.push({ ...(wanted[n] as LimitedClaim), key })
   }
   const assigned = withKey.length === 0 ? [] : await assignSlots(tx, withKey)
@@ -32,7 +32,7 @@ export async function claimWithSlots(
     const chosen = new Set(assigned.filter(test).map(({ n }) => n))
     return withKey.filter(({ n }) => chosen.has(n))
   }
-  const toClaim = isAssigned(({ hasSlot }) => hasSlot)
+  const toClaim = [...exempt, ...isAssigned(({ hasSlot }) => hasSlot)]
   const claimed = toClaim.length === 0 ? [] : await claimRuns(tx, toClaim, times)
   for (const [index, { n }] of toClaim.entries())
     results.set(n, claimed[index] ?? { kind: 'unknown' })

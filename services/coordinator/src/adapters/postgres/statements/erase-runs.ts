@@ -70,7 +70,7 @@ export async function erasableRuns(
     from (
       select h."Process", h."TransactionID", h."ReplayID", h."Version", h."CreatedAt",
         h."ErasedAt" is not null as "isErased",
-        not ${isActive(sql)} and not coalesce(h."Status" = 'Cancelled' and h."InDoubt"
+        not ${isActive(sql)} and not coalesce(h."Status" in ('Cancelled', 'UndoFailed') and h."InDoubt"
           and h."CompletedAt" > now() - ${leaseMs} * interval '1 ms', false) as "hasEnded",
         row_number() over (order by ${order}) as n
       from "Order_Header" h

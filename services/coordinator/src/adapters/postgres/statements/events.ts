@@ -50,7 +50,7 @@ export async function signalRun(
         case when h."WaitingFor" = ${WAITS_FOR_EVENT + place} then 'Completed' else 'Received' end,
         0, ${idempotencyKey(before, place)}, ${data}::text::jsonb,
         ${JSON.stringify(senderOf(act, event))}::text::jsonb, now(), now()
-      from "Order_Header" h where ${isRun(tx, before)} and ${isActive(tx)}
+      from "Order_Header" h where ${isRun(tx, before)} and ${isActive(tx)} and h."Status" <> 'Undoing'
       on conflict ("Process", "TransactionID", "ReplayID", "StepName") do update set
         "Status" = excluded."Status", "Attempt" = 0, "ResponseStatus" = null, "ResponseBody" = null,
         "Data" = excluded."Data", "Error" = null, "Sender" = excluded."Sender",
@@ -118,11 +118,14 @@ export async function settleWaits(
         "NextSweepAt" = least(h."NextAttemptAt", now() + ${EVENT_RECHECK_MS} * interval '1 ms')
       from picked p where ${isRunOf(tx, 'p')} and not p."isReceived" and not p."isLate"
     ), failed as (
-      update "Order_Header" h set "Status" = 'Failed', "Version" = h."Version" + 1,
+      update "Order_Header" h set "Version" = h."Version" + 1,
+        "Status" = case p."onTimeout" when 'undo' then 'Undoing' else 'Failed' end,
         "ErrorClass" = ${EVENT_TIMEOUT}, "LastError" = ${EVENT_TIMED_OUT}, "WaitingFor" = null,
-        "NextAttemptAt" = null, "UpdatedAt" = now(), "CompletedAt" = now()
+        "NextAttemptAt" = case p."onTimeout" when 'undo' then now() end, "UpdatedAt" = now(),
+        "NextSweepAt" = now() + ${sweepMs} * interval '1 ms', "SweepCount" = 0,
+        "CompletedAt" = case p."onTimeout" when 'fail' then now() end
       from picked p where ${isRunOf(tx, 'p')} and not p."isReceived" and p."isLate"
-        and p."onTimeout" = 'fail'
+        and p."onTimeout" <> 'continue'
       returning h.*
     ), moved as (
       update "Order_Header" h set ${movedOn(tx, tx`p.next`, sweepMs)}

@@ -12,9 +12,9 @@ export async function failRun(
   error: string,
 ): Promise<Run | null> {
   const rows = await sql<RunRow[]>`
-    update "Order_Header" h set "Status" = 'Failed', "Version" = h."Version" + 1,
+    update "Order_Header" h set "Version" = h."Version" + 1,
       "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null, "LeaseOwner" = null,
-      "LeaseUntil" = null, "NextAttemptAt" = null, "ErrorClass" = ${errorClass}, "LastError" = ${error}, "UpdatedAt" = now(), "CompletedAt" = now()
+      "Status" = case h."Status" when 'Undoing' then 'UndoFailed' else 'Failed' end, "LeaseUntil" = null, "NextAttemptAt" = null, "ErrorClass" = ${errorClass}, "LastError" = ${error}, "UpdatedAt" = now(), "CompletedAt" = now()
     where ${isRun(sql, key)} and h."Version" = ${version}
       and ${isActive(sql)}
       and ${isUnleased(sql)}

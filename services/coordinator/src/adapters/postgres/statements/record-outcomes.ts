@@ -2,6 +2,7 @@ import type postgres from 'postgres'
 import type { Transition } from '../../../run/progress.ts'
 import { idempotencyKey, KEPT_ROUNDS, REPEATED } from '../../../run/item.ts'
 import { isOver } from '../../../run/status.ts'
+import { outcomeOf } from '../../../run/transitions.ts'
 import type {
   AnnouncedRun,
   Lease,
@@ -55,7 +56,7 @@ export async function recordOutcomes(
         n int, "Process" text, "TransactionID" text, "ReplayID" int, step text, version int, owner text,
         key text, status text, "stepName" text, attempt int, "delayMs" float8, "sweepMs" float8,
         "waitingFor" text, "lastError" text, "errorClass" text, "isOver" boolean, "isInDoubt" boolean,
-        "itemStatus" text, "responseStatus" int, "responseBody" text, data jsonb, "itemError" text, ask jsonb, "isParked" boolean,
+        "itemStatus" text, "isUndo" boolean, outcome text, "responseStatus" int, "responseBody" text, data jsonb, "itemError" text, ask jsonb, "isParked" boolean,
         "leasedMs" float8, "soonMs" float8, round int, state jsonb, report jsonb, ran int, "startedAt" timestamptz, method text, url text,
         "traceId" text, "responseId" text)
       where ${areFew(sql)}
@@ -77,7 +78,7 @@ export async function recordOutcomes(
         "SweepCount" = 0, "UpdatedAt" = now(), "CompletedAt" = case when d."isOver" then now() end
       from done d
       where ${isRunOf(sql, 'd')} and h."Version" = d.version and h."LeaseOwner" = d.owner
-      returning d.n, d.step, d.key, d."itemStatus", d."responseStatus", d."responseBody", d.data,
+      returning d.n, d.step, d.key, d."itemStatus", d."isUndo", d.outcome, d."responseStatus", d."responseBody", d.data,
         d."itemError", d.ask, d."isParked", d.round, d.state, d.report, d.ran, d."startedAt", d.method, d.url,
         d."traceId", d."responseId", h."Process", h."TransactionID", h."ReplayID",
         h."ErrorClass", h."NextAttemptAt"
@@ -89,7 +90,7 @@ export async function recordOutcomes(
       select "Process", "TransactionID", "ReplayID", step, "itemStatus", ran, key,
         "responseStatus", "responseBody", data, "itemError", ask, round, state, report, "startedAt",
         case when "isParked" is null then now() end
-      from moved where "itemStatus" is not null
+      from moved where "itemStatus" is not null and "isUndo" is null
       on conflict ("Process", "TransactionID", "ReplayID", "StepName") do update set
         "Status" = excluded."Status", "Attempt" = excluded."Attempt",
         "IdempotencyKey" = excluded."IdempotencyKey",
@@ -107,10 +108,9 @@ export async function recordOutcomes(
         "Outcome", "ResponseStatus", "Error", "Method", "Url", "TraceID", "ResponseID", "StartedAt",
         "FinishedAt")
       select "Process", "TransactionID", "ReplayID", step, ran,
-        case when round is null then coalesce("ErrorClass", 'completed') else ${REPEATED} end,
-        "responseStatus", "itemError", method, url, "traceId", "responseId", "startedAt", now()
+        outcome, "responseStatus", "itemError", method, url, "traceId", "responseId", "startedAt", now()
       from moved where "itemStatus" <> 'Skipped' and "isParked" is null
-    )${outcomes.some(({ transition }) => transition.item?.round !== undefined) ? deleteOldRounds(sql) : sql``}${webhooks.length === 0 ? sql`` : insertWebhooks(sql, webhooks)}
+    )${outcomes.some(({ transition }) => transition.item?.round !== undefined) ? deleteOldRounds(sql) : sql``}${outcomes.some(({ transition }) => transition.isUndo) ? markUndone(sql) : sql``}${webhooks.length === 0 ? sql`` : insertWebhooks(sql, webhooks)}
     select now() as "at", coalesce(json_agg(n), '[]') as numbers,
       json_object_agg(n, "NextAttemptAt") filter (where "NextAttemptAt" > now()) as later
     from moved`
@@ -159,6 +159,8 @@ const outcomesJson = (
       soonMs: sweepFromMs(transition) + sweepMs * MIN_REMAINING_SWEEP,
       leasedMs: transition.continues === true ? leaseMs : undefined,
       itemStatus: transition.item?.status,
+      isUndo: transition.isUndo,
+      outcome: transition.item === null ? undefined : outcomeOf(transition),
       itemError: transition.item?.error ?? undefined,
       ask: transition.item?.ask ?? undefined,
       isParked: transition.item?.ask === undefined ? undefined : true,
@@ -188,6 +190,14 @@ const deleteOldRounds = (sql: postgres.Sql) => sql`
           and a."StepName" = m.step and a."Outcome" = ${REPEATED}
         order by a."ID" desc offset ${KEPT_ROUNDS - 1}) o
       where m.round is not null and ${isRunOf(sql, 'm')} and h."ID" = o."ID"
+    )`
+
+/** Returns the part of the statement that marks the items of undone steps. */
+const markUndone = (sql: postgres.Sql) => sql`
+    , undone as (
+      update "Order_Item" h set "Status" = 'Undone', "FinishedAt" = now()
+      from moved m where ${isRunOf(sql, 'm')} and h."StepName" = m.step
+        and m."isUndo" and m."itemStatus" = 'Undone'
     )`
 
 /** Returns the part of the statement that stores the webhooks of the recorded outcomes. */

@@ -25,7 +25,7 @@ export async function recoverExpiredLeases(
         end as delay
       from "Order_Header" h
       where h."CompletedAt" is null and h."NextSweepAt" <= now()
-        and h."Status" = 'Running' and h."LeaseUntil" <= now()
+        and h."Status" in ('Running', 'Undoing') and h."LeaseUntil" <= now()
       order by h."NextSweepAt" limit ${limit}
       for update of h skip locked
     ), lost as (
@@ -38,7 +38,7 @@ export async function recoverExpiredLeases(
     update "Order_Header" h set "LeaseOwner" = null, "LeaseUntil" = null, "StartedAt" = null,
       "InDoubt" = true, "Version" = h."Version" + 1,
       "ErrorClass" = ${WORKER_LOST}, "LastError" = ${WORKER_WAS_LOST},
-      "Status" = case when delay is null then h."Status" else 'Retrying' end,
+      "Status" = case when delay is null or h."Status" = 'Undoing' then h."Status" else 'Retrying' end,
       "NextAttemptAt" = coalesce(now() + delay, h."NextAttemptAt"),
       "NextSweepAt" = now() + coalesce(delay, interval '0') + ${sweepMs} * interval '1 ms',
       "SweepCount" = 0, "UpdatedAt" = now()

@@ -24,7 +24,7 @@ export async function retryRun(
   const key = await lockRun(tx, process, transactionId, replayId, act)
   const [row] = await tx<RunRow[]>`
     with changed as (update "Order_Header" h set
-      "Status" = case when ${isDelayed(tx)} then h."Status" else 'Retrying' end,
+      "Status" = case when h."Status" = 'Undoing' or ${isDelayed(tx)} then h."Status" else 'Retrying' end,
       "Version" = h."Version" + 1,
       "NextAttemptAt" = case when h."WaitingFor" = ${WAITS_FOR_SLOT} then h."NextAttemptAt" else now() end,
       "DeadlineAt" = case when ${isDelayed(tx)}
@@ -32,7 +32,8 @@ export async function retryRun(
       "NotBefore" = case when ${isDelayed(tx)} then null else h."NotBefore" end,
       "NextSweepAt" = now() + ${sweepMs} * interval '1 ms', "SweepCount" = 0,
       "LastError" = null, "ErrorClass" = null, "WaitingFor" = null, "UpdatedAt" = now()
-    where ${isRun(tx, key)} and (h."Status" in ('Retrying', 'Waiting') or ${isDelayed(tx)})
+    where ${isRun(tx, key)} and (h."Status" in ('Retrying', 'Waiting') or ${isDelayed(tx)}
+        or (h."Status" = 'Undoing' and h."LeaseUntil" is null and h."NextAttemptAt" > now()))
       and ${isNotWaitingForEvent(tx)}
     returning h.*),
     recorded as (${recordOnChanged(tx, 'retry', act)})

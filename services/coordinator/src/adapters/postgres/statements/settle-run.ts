@@ -4,10 +4,10 @@ import { notInDoubt, requireData, stepInFlight } from '../../../run/errors.ts'
 import { idempotencyKey } from '../../../run/item.ts'
 import type { Settlement } from '../../../run/operator-actions.ts'
 import type { Run } from '../../../run/run.ts'
-import { isOver } from '../../../run/status.ts'
+import { isOver, isUndo } from '../../../run/status.ts'
 import type { ProcessOutline } from '../../../run/transaction-source.ts'
 import { settledState } from '../../../run/transitions.ts'
-import { deadlineFromNow, isRun, isUnleased } from '../predicates.ts'
+import { deadlineFromNow, isRun, isRunOf, isUnleased } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
 import { latestReplayId, lockRun, lockTransaction } from './lock-run.ts'
@@ -41,6 +41,13 @@ export async function settleRun(
         ${isOver(before.Status) ? tx`, "DeadlineAt" = ${deadlineFromNow(tx, process)}` : tx``}`
   const step = before.StepName || process.steps[0]
   const isDone = settlement.outcome === 'done'
+  // A finished step can be in doubt only because of its undo.
+  const isOfUndo =
+    isUndo(before.Status) &&
+    (
+      await tx`select from "Order_Item" h where ${isRun(tx, before)} and h."StepName" = ${step}
+      and h."Status" in ('Completed', 'Copied')`
+    ).length > 0
   const data = isDone && settlement.data !== null ? JSON.stringify(settlement.data) : null
   const [row] = await tx<RunRow[]>`
     with changed as (
@@ -52,12 +59,16 @@ export async function settleRun(
         "Attempt", "IdempotencyKey", "Data", "StartedAt", "FinishedAt")
       select "Process", "TransactionID", "ReplayID", ${step}, 'Completed', ${before.Attempt}::int,
         ${idempotencyKey(before, step)}, ${data}::text::jsonb, now(), now()
-      from changed where ${isDone}::boolean
+      from changed where ${isDone && !isOfUndo}::boolean
       on conflict ("Process", "TransactionID", "ReplayID", "StepName") do update set
         "Status" = excluded."Status", "Attempt" = excluded."Attempt", "ResponseStatus" = null,
         "ResponseBody" = null, "Data" = excluded."Data", "Error" = null,
         "StartedAt" = excluded."StartedAt", "FinishedAt" = excluded."FinishedAt"
         where i."Status" <> 'Completed'
+    ), undone as (
+      update "Order_Item" h set "Status" = 'Undone', "FinishedAt" = now()
+      from changed where ${isRunOf(tx, 'changed')} and h."StepName" = ${step}
+        and ${isDone && isOfUndo}::boolean
     ), lost as (
       insert into "Order_Attempt"
         ("Process", "TransactionID", "ReplayID", "StepName", "Attempt", "Outcome", "StartedAt")

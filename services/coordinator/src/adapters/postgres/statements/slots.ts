@@ -29,6 +29,8 @@ export interface LockedClaim {
    * from it.
    */
   readonly key: string | null
+  /** Whether the run needs no slot, because it is being undone. */
+  readonly isExempt: boolean
   readonly InitialData: Json
   readonly Version: number
 }
@@ -86,10 +88,10 @@ export async function lockSlotsOfClaims(
   wanted: readonly LimitedClaim[],
 ): Promise<LockedClaim[]> {
   return tx<LockedClaim[]>`
-    select n, key, "InitialData", "Version",
+    select n, key, "InitialData", "Version", "isExempt",
       case when key is not null then pg_advisory_xact_lock(lock) end
     from (
-      select w.n, k.key, h."Version", case when k.key is null then h."InitialData" end as "InitialData",
+      select w.n, k.key, h."Version", h."Status" = 'Undoing' as "isExempt", case when k.key is null then h."InitialData" end as "InitialData",
         ${slotLock(tx, tx`w."Process"`, tx`k.key`)} as lock
       from (${claims(tx, wanted)}) w join "Order_Header" h on ${isClaimable(tx)}
         cross join lateral (

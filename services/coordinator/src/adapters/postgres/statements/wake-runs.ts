@@ -13,11 +13,11 @@ export async function wakeRuns(
   const rows = await sql<RunRow[]>`
     with held as (
       select * from "Order_Header" h
-      where h."Status" = 'Waiting' and h."WaitingFor" = ${credential}
+      where h."Status" in ('Waiting', 'Undoing') and h."WaitingFor" = ${credential}
       order by h."CreatedAt" limit ${limit} for update of h skip locked
     )
     update "Order_Header" h set
-      "Status" = 'Running', "Version" = h."Version" + 1, "WaitingFor" = null,
+      "Status" = case h."Status" when 'Undoing' then h."Status" else 'Running' end, "Version" = h."Version" + 1, "WaitingFor" = null,
       "NextAttemptAt" = now(), "NextSweepAt" = now() + ${sweepMs} * interval '1 ms',
       "SweepCount" = 0, "LastError" = null, "ErrorClass" = null, "UpdatedAt" = now()
     from held

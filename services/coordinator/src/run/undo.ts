@@ -1,0 +1,116 @@
+/**
+ * The undo of a run: its finished steps are taken back, the last one first.
+ *
+ * U1  A run that is undone has the status `Undoing` until it ends, also while an attempt is in flight or waits. So a
+ *     replica of the release before, which does not know the status, leaves it alone.
+ * U2  Nothing else is stored about the progress: what is left to undo are the items that are still `Completed` or `Copied`.
+ * U3  The run begins at the step at which it has ended. A step in doubt is decided first. Its item shows which call is in
+ *     doubt: without a finished item it is the call of the step, otherwise the call of its undo.
+ * U4  A step without `undo` is left. The run names such steps when it ends.
+ */
+import type { FinishedItem } from './item.ts'
+import { advance, type StepOutcome, type Transition, type TransitionOptions } from './progress.ts'
+import type { ClaimedRun } from './run.ts'
+import { WORKER_LOST } from './transitions.ts'
+
+/** The error class of a run whose step is in doubt and has no `confirm`. */
+export const STEP_IN_DOUBT = 'step_in_doubt'
+export const STEP_IN_DOUBT_TEXT =
+  'the step may have taken effect and has no confirm: settle it, then the undo goes on'
+/** The error class of a run whose undo was cancelled. */
+export const UNDO_CANCELLED = 'undo_cancelled'
+
+export interface UndoOptions extends TransitionOptions {
+  /** The finished items of the run. */
+  readonly items: readonly FinishedItem[]
+  /** The steps that have an `undo`. */
+  readonly undoable: readonly string[]
+  /** The places at which a run waits for an event. They have no effect, so they are not named. */
+  readonly events: readonly string[]
+}
+
+/** Whether an item has an effect that can be undone. */
+export const hasEffect = ({ Status }: Pick<FinishedItem, 'Status'>): boolean =>
+  Status === 'Completed' || Status === 'Copied'
+
+/** Returns the transition of a claimed run that is being undone. */
+export function advanceUndo(
+  run: ClaimedRun,
+  outcome: StepOutcome,
+  options: UndoOptions,
+): Transition {
+  const { steps, items, undoable, events, isInline = false, mayContinue = true } = options
+  switch (outcome.kind) {
+    case 'completed':
+      // `confirm` has shown that the step in doubt was done, so the step is undone next.
+      return {
+        ...dueAt(run, run.StepName, mayContinue),
+        item: { status: 'Completed', response: outcome.response, data: outcome.data, error: null },
+      }
+    case 'undone':
+    case 'left': {
+      const isUndone = outcome.kind === 'undone'
+      const left = items.filter(
+        (item) => hasEffect(item) && !(isUndone && item.StepName === run.StepName),
+      )
+      const names = left.map(({ StepName }) => StepName)
+      const next = steps.findLast((step) => names.includes(step) && undoable.includes(step))
+      const item: Transition['item'] = isUndone
+        ? { status: 'Undone', response: outcome.response, data: null, error: null }
+        : null
+      const undo = isUndone ? { isUndo: true as const, item } : { item }
+      if (next !== undefined)
+        return { ...dueAt(run, next, isUndone ? isInline : mayContinue), ...undo }
+      const named = names.filter((name) => !events.includes(name))
+      return { ...dueAt(run, run.StepName, false), ...endedUndo(run, named), ...undo }
+    }
+    case 'failed':
+      if (outcome.errorClass === STEP_IN_DOUBT)
+        return { ...undoing(advance(run, outcome, options)), item: null }
+      break
+    default:
+  }
+  return undoing(advance(run, outcome, options))
+}
+
+/** Returns a transition of a step that goes forward as that of an undo. */
+const undoing = (forward: Transition): Transition => ({
+  ...forward,
+  status: forward.status === 'Failed' ? 'UndoFailed' : 'Undoing',
+  isUndo: true,
+})
+
+/** Why the run is undone: the error with which it has failed, as long as no undo has had an error of its own. */
+const reasonOf = ({ LastError, ErrorClass, Attempt }: ClaimedRun) =>
+  Attempt > 1 || ErrorClass === WORKER_LOST
+    ? { lastError: null, errorClass: null }
+    : { lastError: LastError, errorClass: ErrorClass }
+
+const dueAt = (
+  run: ClaimedRun,
+  stepName: string,
+  continues: boolean,
+): Omit<Transition, 'item'> => ({
+  ...reasonOf(run),
+  status: 'Undoing',
+  stepName,
+  attempt: continues ? 1 : 0,
+  delayMs: 0,
+  waitingFor: null,
+  isInDoubt: false,
+  continues,
+})
+
+function endedUndo(
+  run: ClaimedRun,
+  left: readonly string[],
+): Pick<Transition, 'status' | 'attempt' | 'lastError'> {
+  const named =
+    left.length === 0 ? null : `not undone, because they have no undo: ${left.join(', ')}`
+  const texts = [reasonOf(run).lastError, named].filter((text) => text !== null)
+  return {
+    status: 'Undone',
+    attempt: run.Attempt,
+    lastError: texts.length === 0 ? null : texts.join('; '),
+  }
+}
