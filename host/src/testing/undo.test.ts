@@ -1,9 +1,9 @@
-import { defineProcess, z } from 'integration-host'
+import { defineProcess, type JsonInput, z } from 'integration-host'
 import { type KillPoint, startTestHost } from 'integration-host/testing'
 import { describe, expect, it } from 'vitest'
 
 const SHOP = 'https://shop.test'
-const post = (path: string, body: unknown = {}) =>
+const post = (path: string, body: JsonInput = {}) =>
   ({ url: `${SHOP}/${path}`, method: 'POST', body }) as const
 
 /** Reserves and charges, writes a note that stays, and ships. A bad address cannot be shipped to. */
@@ -238,9 +238,7 @@ describe('a step in doubt when the undo begins', () => {
 describe('onFailure: undo', () => {
   const approvals = defineProcess('Approvals', { onFailure: 'undo', deadlineSeconds: 86_400 })
     .step('draft', (step) => step.complete(), {
-      undo: (step) => {
-        step.waitFor(3 * 86_400_000)
-      },
+      undo: (step) => step.waitFor(3 * 86_400_000),
     })
     .event('approved', { data: z.boolean(), timeoutSeconds: 3_600 })
     .step('pay', (step) => step.waitFor(86_400_000))

@@ -33,7 +33,6 @@ import type { RetentionPolicy } from './retention.ts'
 import { hasInitialData, type Run, type RunKey, runKey } from './run.ts'
 import type { Settlement } from './operator-actions.ts'
 import { isWaitingForSlot } from './slots.ts'
-import { UNDO_CANCELLED } from './undo.ts'
 import { deadlineOfStart, isDelayed, notBeforeMs } from './start-time.ts'
 import {
   failedStatus,
@@ -299,7 +298,7 @@ export function recorded(
   const isSkipped = item?.status === 'Skipped'
   const round = item?.round
   const known = stored.items.find(({ StepName }) => StepName === lease.step)
-  const undone: Item[] =
+  const undoneItem: Item[] =
     isOfUndo && item?.status === 'Undone' && known !== undefined
       ? [{ ...known, Status: 'Undone', FinishedAt: iso(now) }]
       : []
@@ -327,8 +326,8 @@ export function recorded(
   return {
     ...next(stored, change, times, continues ? leaseMs : (isParked ? 0 : (delayMs ?? 0)) + sweepMs),
     ...(continues && { lease: { owner: lease.owner, until: now + leaseMs, startedAt: iso(now) } }),
-    ...(undone.length > 0 && {
-      items: [...stored.items.filter((other) => other !== known), ...undone],
+    ...(undoneItem.length > 0 && {
+      items: [...stored.items.filter((other) => other !== known), ...undoneItem],
     }),
     ...(item !== null &&
       !isOfUndo &&
@@ -436,6 +435,8 @@ export function swept(stored: StoredRun, { now, sweepMs }: Times): StoredRun {
  */
 export const WORKER_LOST = 'worker_lost'
 export const WORKER_WAS_LOST = 'the worker was lost while it ran this step'
+/** The error class of a run whose undo was cancelled. */
+export const UNDO_CANCELLED = 'undo_cancelled'
 
 /**
  * Whether the run has the lease of a lost worker, and has lost another worker directly before. Such a run is neither
@@ -497,14 +498,14 @@ export function failed(
  */
 export function pastDeadline(
   stored: StoredRun,
-  undone: readonly string[],
+  undoneProcesses: readonly string[],
   times: Times,
 ): StoredRun | null {
   const { header, lease } = stored
   if (isOver(header.Status) || lease !== null || !isPastDeadline(header, times.now)) return null
   const before = header.LastError === null ? '' : `${LAST_ERROR}${header.LastError}`
   const failure = { ErrorClass: DEADLINE_EXCEEDED, LastError: `${PAST_DEADLINE}${before}` }
-  return undone.includes(header.Process)
+  return undoneProcesses.includes(header.Process)
     ? next(stored, { ...undoing(times.now), ...failure }, times)
     : next(stored, { ...ended(times.now), ...failure, Status: 'Failed' }, times)
 }

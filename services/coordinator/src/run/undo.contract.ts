@@ -219,8 +219,8 @@ export function undoContract(name: string, open: () => Promise<MovableSource>): 
       for (const id of ['1', '2']) {
         await source.queue(terms, [{ TransactionID: id, InitialData: 1 }])
         await source.advance(61_000)
-        const undone = id === '1' ? [process.name] : ['Other']
-        const [ended] = await source.failPastDeadline(10, undone)
+        const named = id === '1' ? [process.name] : ['Other']
+        const [ended] = await source.failPastDeadline(10, named)
         expect(ended).toMatchObject({
           Status: id === '1' ? 'Undoing' : 'Failed',
           ErrorClass: 'deadline_exceeded',
@@ -270,8 +270,8 @@ export function undoContract(name: string, open: () => Promise<MovableSource>): 
     ] as const)(
       'goes on after a step in doubt is settled as %s',
       async (outcome, status, following) => {
-        const atReport = (await record(await claim(await queue('1')), done)) as Run
-        await record(await claim(atReport), { ...failed, isInDoubt: true, undo: true })
+        const before = (await record(await claim(await queue('1')), done)) as Run
+        await record(await claim(before), { ...failed, isInDoubt: true, undo: true })
         const begun = (await read()).run
         expect(begun).toMatchObject({ Status: 'Undoing', StepName: 'report', InDoubt: true })
         const inDoubt = { ...failed, errorClass: STEP_IN_DOUBT, isInDoubt: true }
@@ -323,9 +323,9 @@ export function undoContract(name: string, open: () => Promise<MovableSource>): 
       await finish(await queue('1'))
       const replay = await source.replay(process, '1', { fromStep: 'csv', latest: null }, anAct)
       await record(await claim(replay), { ...failed, undo: true })
-      const atReport = await work((await read()).run, left)
-      expect(atReport).toMatchObject({ Status: 'Undoing', StepName: 'report', ReplayID: 1 })
-      await work(await work(atReport, undone), undone)
+      const begun = await work((await read()).run, left)
+      expect(begun).toMatchObject({ Status: 'Undoing', StepName: 'report', ReplayID: 1 })
+      await work(await work(begun, undone), undone)
       expect((await read()).statuses).toEqual({
         order: 'Undone',
         report: 'Undone',

@@ -17,8 +17,6 @@ import { WORKER_LOST } from './transitions.ts'
 export const STEP_IN_DOUBT = 'step_in_doubt'
 export const STEP_IN_DOUBT_TEXT =
   'the step may have taken effect and has no confirm: settle it, then the undo goes on'
-/** The error class of a run whose undo was cancelled. */
-export const UNDO_CANCELLED = 'undo_cancelled'
 
 export interface UndoOptions extends TransitionOptions {
   /** The finished items of the run. */
@@ -39,46 +37,45 @@ export function advanceUndo(
   outcome: StepOutcome,
   options: UndoOptions,
 ): Transition {
-  const { steps, items, undoable, events, isInline = false, mayContinue = true } = options
-  switch (outcome.kind) {
-    case 'completed':
-      // `confirm` has shown that the step in doubt was done, so the step is undone next.
-      return {
-        ...dueAt(run, run.StepName, mayContinue),
-        item: { status: 'Completed', response: outcome.response, data: outcome.data, error: null },
-      }
-    case 'undone':
-    case 'left': {
-      const isUndone = outcome.kind === 'undone'
-      const left = items.filter(
-        (item) => hasEffect(item) && !(isUndone && item.StepName === run.StepName),
-      )
-      const names = left.map(({ StepName }) => StepName)
-      const next = steps.findLast((step) => names.includes(step) && undoable.includes(step))
-      const item: Transition['item'] = isUndone
-        ? { status: 'Undone', response: outcome.response, data: null, error: null }
-        : null
-      const undo = isUndone ? { isUndo: true as const, item } : { item }
-      if (next !== undefined)
-        return { ...dueAt(run, next, isUndone ? isInline : mayContinue), ...undo }
-      const named = names.filter((name) => !events.includes(name))
-      return { ...dueAt(run, run.StepName, false), ...endedUndo(run, named), ...undo }
+  const { mayContinue = true } = options
+  if (outcome.kind === 'undone' || outcome.kind === 'left') return afterStep(run, outcome, options)
+  // `confirm` has shown that the step in doubt was done, so the step is undone next.
+  if (outcome.kind === 'completed')
+    return {
+      ...dueAt(run, run.StepName, mayContinue),
+      item: { status: 'Completed', response: outcome.response, data: outcome.data, error: null },
     }
-    case 'failed':
-      if (outcome.errorClass === STEP_IN_DOUBT)
-        return { ...undoing(advance(run, outcome, options)), item: null }
-      break
-    default:
+  const forward = advance(run, outcome, options)
+  return {
+    ...forward,
+    ...(forward.errorClass === STEP_IN_DOUBT && { item: null }), // nothing was attempted
+    status: forward.status === 'Failed' ? 'UndoFailed' : 'Undoing',
+    isUndo: true,
   }
-  return undoing(advance(run, outcome, options))
 }
 
-/** Returns a transition of a step that goes forward as that of an undo. */
-const undoing = (forward: Transition): Transition => ({
-  ...forward,
-  status: forward.status === 'Failed' ? 'UndoFailed' : 'Undoing',
-  isUndo: true,
-})
+/** Returns the transition to the step that is undone next, or to the end. */
+function afterStep(
+  run: ClaimedRun,
+  outcome: StepOutcome & { readonly kind: 'undone' | 'left' },
+  { steps, items, undoable, events, isInline = false, mayContinue = true }: UndoOptions,
+): Transition {
+  const isUndone = outcome.kind === 'undone'
+  const names = items
+    .filter((item) => hasEffect(item) && !(isUndone && item.StepName === run.StepName))
+    .map(({ StepName }) => StepName)
+  const next = steps.findLast((step) => names.includes(step) && undoable.includes(step))
+  const due = dueAt(run, next ?? run.StepName, isUndone ? isInline : mayContinue)
+  const left = names.filter((name) => !events.includes(name))
+  const moved = next === undefined ? { ...due, ...endedUndo(run, left) } : due
+  return isUndone
+    ? {
+        ...moved,
+        isUndo: true,
+        item: { status: 'Undone', response: outcome.response, data: null, error: null },
+      }
+    : { ...moved, item: null }
+}
 
 /** Why the run is undone: the error with which it has failed, as long as no undo has had an error of its own. */
 const reasonOf = ({ LastError, ErrorClass, Attempt }: ClaimedRun) =>
@@ -104,13 +101,14 @@ const dueAt = (
 function endedUndo(
   run: ClaimedRun,
   left: readonly string[],
-): Pick<Transition, 'status' | 'attempt' | 'lastError'> {
+): Pick<Transition, 'status' | 'attempt' | 'lastError' | 'continues'> {
   const named =
     left.length === 0 ? null : `not undone, because they have no undo: ${left.join(', ')}`
   const texts = [reasonOf(run).lastError, named].filter((text) => text !== null)
   return {
     status: 'Undone',
     attempt: run.Attempt,
+    continues: false,
     lastError: texts.length === 0 ? null : texts.join('; '),
   }
 }
