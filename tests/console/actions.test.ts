@@ -69,6 +69,7 @@ describe('the actions on a run in the console', () => {
     ['Retry now', 'Retrying', 'retry', 'does not wait any longer'],
     ['Replay', 'Completed', 'replays', 'new idempotency keys'],
     ['Settle', 'Failed', 'settle', 'whether order has done its work'],
+    ['Undo', 'Completed', 'undo', 'the last one first'],
     ['Cancel run', 'Running', 'cancel', 'aborted, and may nevertheless have done its work'],
   ] as const)(
     'the confirmation of %s names the run and the consequence, and the person and the reason are in the log',

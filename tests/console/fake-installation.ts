@@ -120,6 +120,7 @@ const createdAt = (run: FakeRun): string =>
 const AFTER: Readonly<Record<string, HeaderStatus>> = {
   resume: 'Queued',
   retry: 'Queued',
+  undo: 'Undoing',
   cancel: 'Cancelled',
   replays: 'Queued',
 }

@@ -20,7 +20,14 @@ export const STATUSES = [
 ] as const satisfies readonly Status[]
 
 /** The statuses of a run in flight, as on all pages. A waiting run is not in flight. */
-export const IN_FLIGHT = ['Queued', 'Running', 'Retrying'] as const satisfies readonly Status[]
+export const IN_FLIGHT = [
+  'Queued',
+  'Running',
+  'Retrying',
+  'Undoing',
+] as const satisfies readonly Status[]
+/** The statuses of a run that has failed, forward or while it was undone. */
+export const FAILED = ['Failed', 'UndoFailed'] as const satisfies readonly Status[]
 
 /** The maximum number of values of one parameter that the coordinator accepts. */
 const MAX_VALUES = 20

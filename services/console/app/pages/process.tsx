@@ -28,7 +28,7 @@ import { Outside } from '../parts/text.tsx'
 import { usePageTitle } from '../page-title.ts'
 import { failureRate, runsOf, startsText } from '../process-texts.ts'
 import { useFragment } from '../router.ts'
-import { IN_FLIGHT } from '../run-query.ts'
+import { FAILED, IN_FLIGHT } from '../run-query.ts'
 import { visible } from '../visible.ts'
 
 type Schedule = ProcessPageView['Schedules'][number]
@@ -201,7 +201,7 @@ function ProcessState({
           <Link to={runsOf(name, ['Waiting'])}>{numberText(counts.Waiting)} waiting</Link>
         )}
         {counts !== undefined && counts.Failed > 0 && (
-          <Link to={runsOf(name, ['Failed'])}>{numberText(counts.Failed)} failed</Link>
+          <Link to={runsOf(name, FAILED)}>{numberText(counts.Failed)} failed</Link>
         )}
         {role === undefined && (
           <Link to={deadLettersPage(name)}>

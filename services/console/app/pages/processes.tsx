@@ -10,7 +10,7 @@ import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
 import { failureRate, runsOf, startsText } from '../process-texts.ts'
-import { IN_FLIGHT, type Status } from '../run-query.ts'
+import { FAILED, IN_FLIGHT, type Status } from '../run-query.ts'
 
 /** Lists the processes: what starts them, how their runs do, and when their schedules begin runs. */
 export function ProcessesPage() {
@@ -84,7 +84,7 @@ function ProcessRow({ process, schedules }: ProcessRowProps) {
       : [
           [counts.InFlight, 'in flight', IN_FLIGHT],
           [counts.Waiting, 'waiting', ['Waiting']],
-          [counts.Failed, 'failed', ['Failed']],
+          [counts.Failed, 'failed', FAILED],
         ]
   return (
     <tr>

@@ -27,6 +27,8 @@ function consequenceOf(action: RunAction, run: RunView): string {
       return `A new run begins with new idempotency keys, so that calls are made again that were already completed.${rejection}`
     case 'settle':
       return `You say whether ${run.StepName} has done its work. If it has, the next step follows; if not, it is run again.`
+    case 'undo':
+      return `The completed steps are undone, the last one first. Steps without an undo are left. The run cannot be resumed afterwards.${doubt}`
     case 'cancel':
       return 'The run ends. A call in flight is aborted, and may nevertheless have done its work.'
   }
@@ -37,6 +39,7 @@ const ACTIONS = [
   { action: 'retry', verb: 'Retry now', done: 'The step is due now.' },
   { action: 'replay', verb: 'Replay', done: 'A new run has begun.' },
   { action: 'settle', verb: 'Settle', done: 'The doubt is settled.' },
+  { action: 'undo', verb: 'Undo', done: 'The undo has begun.' },
   { action: 'cancel', verb: 'Cancel run', done: 'The run is cancelled.' },
 ] as const satisfies readonly { action: RunAction; verb: string; done: string }[]
 
@@ -77,6 +80,7 @@ export function actionsOn(
       blocked: roleReason(session) ?? run.Blocked[action],
       object: `run ${run.ReplayID} of ${id}`,
       ...(action === 'cancel' && { question: 'Cancel', isDangerous: true }),
+      ...(action === 'undo' && { isDangerous: true }),
       consequence: consequenceOf(action, run),
       reason: action === 'settle' ? 'required' : 'optional',
       act: (form, key) => act(action, form, key),

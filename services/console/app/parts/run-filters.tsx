@@ -5,7 +5,7 @@ import { full } from '../clock.ts'
 import { useIsNarrow } from '../narrow.ts'
 import { useNow, useRunCounts } from '../now.ts'
 import { goTo, setQuery } from '../router.ts'
-import { IN_FLIGHT, type RunQuery, type Status } from '../run-query.ts'
+import { FAILED, IN_FLIGHT, type RunQuery, type Status } from '../run-query.ts'
 import { serverNow } from '../server-clock.ts'
 import { visible } from '../visible.ts'
 import { AsOf } from './ago.tsx'
@@ -25,10 +25,10 @@ const GROUPS: readonly {
   { name: 'In flight', statuses: IN_FLIGHT, count: ({ InFlight }) => InFlight },
   {
     name: 'Needs attention',
-    statuses: ['Failed', 'Waiting'],
+    statuses: [...FAILED, 'Waiting'],
     count: ({ Failed, Waiting }) => Failed + Waiting,
   },
-  { name: 'Failed', statuses: ['Failed'], count: ({ Failed }) => Failed },
+  { name: 'Failed', statuses: FAILED, count: ({ Failed }) => Failed },
   { name: 'Waiting', statuses: ['Waiting'], count: ({ Waiting }) => Waiting },
   { name: 'Retrying', statuses: ['Retrying'], count: ({ Retrying }) => Retrying },
   { name: 'Completed', statuses: ['Completed'] },

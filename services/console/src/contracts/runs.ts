@@ -44,7 +44,7 @@ export const RunsView = z
 export type RunsView = z.output<typeof RunsView>
 
 /** The actions on a run, in the order in which the page shows them. */
-export const runActions = ['resume', 'retry', 'replay', 'settle', 'cancel'] as const
+export const runActions = ['resume', 'retry', 'replay', 'settle', 'undo', 'cancel'] as const
 export type RunAction = (typeof runActions)[number]
 
 /** One run without business data. */

@@ -255,7 +255,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
       describeRoute({
         operationId: 'actOnRun',
         tags,
-        summary: 'Resumes, retries, replays, settles or cancels a run',
+        summary: 'Resumes, retries, replays, settles, undoes or cancels a run',
         description:
           'The run must have the version that the person has seen; otherwise 412. The person and the reason are in the action log.',
         responses: {

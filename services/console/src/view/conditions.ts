@@ -223,6 +223,20 @@ function* runs(installation: Installation): Generator<Condition> {
       },
     })
   }
+  for (const group of groups) {
+    const { process, step, status, errorClass, count, endedAt } = group
+    if (status !== 'UndoFailed' || count === 0) continue
+    const { title, detail, remedy } = failureTexts(errorClass, [group])
+    yield condition('RunsFailed', {
+      key: `undo ${process} ${step} ${errorClass}`,
+      title: `${counted(count, 'run')} could not be undone at ${placeOf(group)}${title}`,
+      detail,
+      remedy,
+      affected: count,
+      knownSince: endedAt,
+      page: runsPage({ status, process, step, class: errorClass }),
+    })
+  }
   const inDoubt = groups.reduce((sum, group) => sum + group.inDoubt, 0)
   if (inDoubt > 0)
     yield condition('RunsInDoubt', {

@@ -109,6 +109,11 @@ export const CLASSES: ReadonlyMap<string, Meaning> = new Map(
       cause: 'the event for which it has waited did not arrive in time',
       remedy: 'If the event can still arrive, resume it: it waits again.',
     },
+    step_in_doubt: {
+      cause: 'the step may have done its work and has no confirm',
+      remedy: 'Look into the target, then settle the step: the undo goes on.',
+    },
+    undo_cancelled: { cause: 'its undo was cancelled', remedy: 'Resume it: the undo goes on.' },
     step_waits: { cause: 'the step asked to be run again later', remedy: RESUME_LATER },
     credential_faulted: {
       cause: 'the company could not be used',

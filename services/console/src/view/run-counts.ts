@@ -17,7 +17,7 @@ export function runCounts(
   const sum = (...statuses: readonly string[]): number =>
     groups.reduce((total, { status, count }) => total + (statuses.includes(status) ? count : 0), 0)
   return {
-    InFlight: sum('Queued', 'Running', 'Retrying'),
+    InFlight: sum('Queued', 'Running', 'Retrying', 'Undoing'),
     Retrying: sum('Retrying'),
     Asking: groups.reduce(
       (total, { status: Status, errorClass: ErrorClass, count }) =>
@@ -25,7 +25,7 @@ export function runCounts(
       0,
     ),
     Waiting: sum('Waiting'),
-    Failed: sum('Failed'),
+    Failed: sum('Failed', 'UndoFailed'),
     Cancelled: sum('Cancelled'),
     InDoubt: groups.reduce((total, { inDoubt }) => total + inDoubt, 0),
   }

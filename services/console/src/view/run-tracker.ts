@@ -73,7 +73,7 @@ const NO_REASON = { errorClass: null, providerError: null, waitingFor: null }
  */
 function groupOf(group: Grouped): Grouped {
   const { process, step, status, errorClass, providerError, waitingFor } = group
-  if (status === 'Failed' || waitingFor !== null)
+  if (status === 'Failed' || status === 'UndoFailed' || waitingFor !== null)
     return { process, step, status, errorClass, providerError, waitingFor }
   const counted = status === 'Queued' ? 'Running' : status
   const asking = asksAgain({ Status: status, ErrorClass: errorClass })

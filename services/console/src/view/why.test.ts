@@ -143,19 +143,26 @@ describe('the actions that a run does not allow', () => {
     ['a failed run', {}, ['cancel', 'retry', 'settle']],
     ['a failed run in doubt', { InDoubt: true }, ['cancel', 'retry']],
     ['a completed run', { Status: 'Completed' }, ['cancel', 'resume', 'retry', 'settle']],
-    ['a queued run', { Status: 'Queued' }, ['replay', 'resume', 'retry', 'settle']],
-    ['a retrying run', { Status: 'Retrying' }, ['replay', 'resume', 'settle']],
+    ['a queued run', { Status: 'Queued' }, ['replay', 'resume', 'retry', 'settle', 'undo']],
+    ['a retrying run', { Status: 'Retrying' }, ['replay', 'resume', 'settle', 'undo']],
+    ['a run that is being undone', { Status: 'Undoing' }, ['replay', 'resume', 'settle', 'undo']],
+    ['an undone run', { Status: 'Undone' }, ['cancel', 'resume', 'retry', 'settle', 'undo']],
+    [
+      'a run whose undo has failed',
+      { Status: 'UndoFailed' },
+      ['cancel', 'retry', 'settle', 'undo'],
+    ],
     [
       'a run that waits for an event',
       { Status: 'Waiting', WaitingFor: 'event:approved' },
-      ['replay', 'resume', 'retry', 'settle'],
+      ['replay', 'resume', 'retry', 'settle', 'undo'],
     ],
-    ['a purged run', { PurgedAt: 'x' }, ['cancel', 'replay', 'resume', 'retry', 'settle']],
+    ['a purged run', { PurgedAt: 'x' }, ['cancel', 'replay', 'resume', 'retry', 'settle', 'undo']],
   ])('the console blocks every action that is not possible for %s', (_, run, actions) => {
     expect(blocked(run)).toEqual(actions)
   })
 
   it('a run that is not the latest run of its transaction allows no action that would continue the run', () => {
-    expect(blocked({}, 2)).toEqual(['cancel', 'replay', 'resume', 'retry', 'settle'])
+    expect(blocked({}, 2)).toEqual(['cancel', 'replay', 'resume', 'retry', 'settle', 'undo'])
   })
 })

@@ -83,13 +83,19 @@ function stateSentence(run: ExplainedRun, { company, mustReconnect = false }: Ru
     case 'Cancelled':
       return `Cancelled at ${StepName}.`
     case 'Undoing':
-      return 'Takes back what its completed steps have done.'
+      return WaitingFor === null
+        ? `Takes back what its completed steps have done: now ${StepName}.`
+        : `Takes back what its completed steps have done. The undo of ${StepName} waits for ${company ?? WaitingFor}.`
     case 'Undone':
       return 'What its completed steps have done was taken back.'
     case 'UndoFailed':
-      return `Its steps could not be undone: stopped at ${StepName}.`
+      return because === ''
+        ? `Its steps could not all be undone: stopped at ${StepName}. ${UNDO_GOES_ON}`
+        : `Its steps could not all be undone: stopped at ${StepName}, because ${because}. ${UNDO_GOES_ON}`
   }
 }
+
+const UNDO_GOES_ON = 'Resume it, and the undo goes on.'
 
 export type ActionableRun = Pick<
   RunResponse,
@@ -102,7 +108,7 @@ export function blockedActions(
   latest: number,
 ): Readonly<Partial<Record<RunAction, string>>> {
   const { Status, InDoubt } = run
-  const isActive = ['Queued', 'Running', 'Retrying', 'Waiting'].includes(Status)
+  const isActive = ['Queued', 'Running', 'Retrying', 'Waiting', 'Undoing'].includes(Status)
   const isGone = run.PurgedAt !== null || run.ErasedAt !== null
   const gone = 'The data of this run has been removed.'
   const ended = 'The run has ended.'
@@ -112,12 +118,18 @@ export function blockedActions(
   else if (run.ReplayID !== latest) blocked.resume = outdated
   else if (isActive) blocked.resume = 'The run has not ended.'
   else if (Status === 'Completed') blocked.resume = 'The run is completed. Replay it instead.'
+  else if (Status === 'Undone') blocked.resume = 'The run is undone. Replay it instead.'
+  if (isGone) blocked.undo = gone
+  else if (run.ReplayID !== latest) blocked.undo = outdated
+  else if (isActive) blocked.undo = 'The run has not ended. Cancel it first.'
+  else if (Status === 'Undone') blocked.undo = 'The run is undone.'
+  else if (Status === 'UndoFailed') blocked.undo = 'The undo has begun. Resume it instead.'
   if (isGone) blocked.replay = gone
   else if (run.ReplayID !== latest) blocked.replay = outdated
   else if (isActive) blocked.replay = 'The run has not ended. Cancel it first.'
   if (!isActive) blocked.cancel = ended
   if (!isActive) blocked.retry = ended
-  else if (Status !== 'Retrying' && Status !== 'Waiting' && run.NotBefore === null)
+  else if (!['Retrying', 'Waiting', 'Undoing'].includes(Status) && run.NotBefore === null)
     blocked.retry = 'The run waits for no attempt.'
   else if (run.WaitingFor?.startsWith('event:')) blocked.retry = 'The run waits for an event.'
   if (!InDoubt) blocked.settle = 'Nothing is in doubt.'
