@@ -11,7 +11,7 @@ import { type Act, requireVersion } from '../run/action.ts'
 import { notActive, notFound } from '../run/errors.ts'
 import { ONLY_RUN } from '../run/run-detail.ts'
 import { type RunKey, runKey } from '../run/run.ts'
-import { isOver, WAITS_FOR_EVENT } from '../run/status.ts'
+import { goesForward, WAITS_FOR_EVENT } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import type { Choices } from '../step/ask.ts'
 import type { ProcessDefinition } from '../step/definition.ts'
@@ -117,7 +117,7 @@ export function createDecisions({ source, processes, runActions, links, now }: D
         title: ask.success ? ask.data.title : null,
       }
     }
-    if (isOver(run.Status)) return voidBecause('the work has ended without a decision')
+    if (!goesForward(run.Status)) return voidBecause('the work has ended without a decision')
     if (item?.Status === 'Skipped' || item?.Status === 'Completed')
       return voidBecause('a decision is no longer needed')
     if (choices === undefined) return voidBecause('a decision is not asked for any more')
@@ -189,7 +189,7 @@ export function createDecisions({ source, processes, runActions, links, now }: D
       if (found === null) throw notFound(process, transactionId, replayId)
       const { run } = found
       requireVersion(run, act)
-      if (isOver(run.Status)) throw notActive()
+      if (!goesForward(run.Status)) throw notActive()
       await links.ready()
       const expiresAt = expiryOf(seconds, settings.timeoutMs, now())
       const reason = [`for ${person}`, act.reason].filter((text) => text !== null).join(': ')

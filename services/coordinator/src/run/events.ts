@@ -14,7 +14,7 @@ import type { Act } from './action.ts'
 import { idempotencyKey, type Item } from './item.ts'
 import type { Json } from './json-normalization.ts'
 import type { Run, RunKey } from './run.ts'
-import { isOver, WAITS_FOR_EVENT } from './status.ts'
+import { goesForward, WAITS_FOR_EVENT } from './status.ts'
 import { next, type StoredRun, type Times, undoing } from './transitions.ts'
 
 export const EVENT_TIMEOUT = 'event_timeout'
@@ -103,8 +103,7 @@ export function signalled(
 ): StoredRun | null {
   const { header } = stored
   const known = itemOf(stored, place.place)
-  const isForward = !isOver(header.Status) && header.Status !== 'Undoing'
-  if (!isForward || (known !== undefined && isDecided(known))) return null
+  if (!goesForward(header.Status) || (known !== undefined && isDecided(known))) return null
   const at = new Date(times.now).toISOString()
   const received: Item = {
     ...known,

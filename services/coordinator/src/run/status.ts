@@ -33,6 +33,10 @@ export const isWaitingForEvent = ({
 export const isOver = (status: HeaderStatus): boolean =>
   (over as readonly HeaderStatus[]).includes(status)
 
+/** Whether the steps of a run still go forward: it has not ended, and its undo has not begun. */
+export const goesForward = (status: HeaderStatus): boolean =>
+  !isOver(status) && status !== 'Undoing'
+
 /**
  * Whether a run with this status waits for its next attempt, for a credential, or for a slot. An operator can retry
  * such a run.
