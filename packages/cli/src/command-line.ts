@@ -300,7 +300,7 @@ function isMistyped(given: string, word: string): boolean {
   if (word.startsWith(given) || given.startsWith(word)) return true
   // The Levenshtein distance, row by row.
   let row = Array.from({ length: word.length + 1 }, (_, n) => n)
-  for (const [index, character] of [...given].entries()) {
+  for (const [index, character] of Array.from(given).entries()) {
     const above = row
     row = [index + 1]
     for (let n = 1; n <= word.length; n += 1)

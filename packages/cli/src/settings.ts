@@ -59,7 +59,7 @@ export function readConnection(
   const key = settings.SERVICE_API_KEY?.[0] ?? embeddedKey(at, env)
   if (key === null) {
     throw new UsageError(
-      'A service key is needed: set SERVICE_API_KEY, or SERVICE_API_KEY_FILE to the file that holds it.',
+      'A service key is needed: set SERVICE_API_KEY, or SERVICE_API_KEY_FILE to the file that holds it; for an embedded host with another data folder, set DATA_DIR.',
     )
   }
   return { service, url: at, key }
