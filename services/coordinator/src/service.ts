@@ -347,6 +347,7 @@ export async function startCoordinator(
   )
   const erase = createErasure({
     source,
+    cancel: runActions.cancel,
     removeFiles,
     isLoaded: (process) => processes.has(process),
     log,

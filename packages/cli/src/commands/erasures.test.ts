@@ -40,9 +40,11 @@ describe('the command `erasures start`', () => {
     ])
     expect(service.requests[0]?.body).toEqual({ Process: 'P', Ids: ['a', 'b'] })
     expect((await start('--realm', '7', '--json')).json).toEqual([done])
+    await start('--realm', '7', '--cancel-waiting')
+    expect(service.requests.at(-1)?.body).toEqual({ Realm: '7', CancelWaiting: true })
   })
 
-  it.each([[], ['--realm', '7', '--id', 'a'], ['--id', 'a'], ['--realm', '7', 'more']])(
+  it.each([[], ['--process', 'P', '--id', 'a', '--cancel-waiting'], ['--realm', '7', '--id', 'a'], ['--id', 'a'], ['--realm', '7', 'more']])(
     '`erasures start` rejects the arguments %j and sends no request',
     async (...args) => {
       expect((await start(...args)).code).toBe(2)

@@ -8,14 +8,16 @@ import { REASON_HELP, reasonOf, reasonOption, transactionId } from './transactio
 
 export const startErasure: Command = {
   summary: 'erase the data of the ended runs of a company, or of some transactions',
-  usage: '(--realm REALM [--process NAME] | --process NAME --id ID…) [--reason TEXT]',
+  usage:
+    '(--realm REALM [--process NAME] [--cancel-waiting] | --process NAME --id ID…) [--reason TEXT]',
   help: `Erases initial data, tags, responses, item data and errors of runs that have ended, and removes their files. This
 cannot be undone. Ids, statuses, times and error classes remain, so that a late duplicate is not run again. No run is
-cancelled: runs that have not ended keep their data, and their number is printed.
+cancelled, except with --cancel-waiting: runs that have not ended keep their data, and their number is printed.
 
   --realm REALM       every run of this company
   --process NAME      with --realm: only the runs of this process; with --id: the process of these transactions
   --id ID             every run of this transaction; may be repeated
+  --cancel-waiting    with --realm: first cancel the runs that wait for an event, such as an approval
 ${REASON_HELP}
 
 Exit code 1: some data is left, because runs have not ended or a file could not be removed.
@@ -29,17 +31,22 @@ Examples:
       realm: { type: 'string' },
       process: { type: 'string' },
       id: { type: 'string', multiple: true },
+      'cancel-waiting': { type: 'boolean' },
     })
     expectNone(positionals)
     const { realm, process, id: ids } = values
     if ((realm === undefined) === (ids === undefined))
       throw new UsageError('Select the runs: give --realm, or --process with --id')
     if (ids !== undefined && process === undefined) throw new UsageError('--id needs --process')
+    const { 'cancel-waiting': cancelsWaiting } = values
+    if (cancelsWaiting === true && realm === undefined)
+      throw new UsageError('--cancel-waiting needs --realm')
     const Reason = reasonOf(values.reason)
     const body = {
       ...(realm !== undefined && { Realm: realm }),
       ...(process !== undefined && { Process: process }),
       ...(ids !== undefined && { Ids: ids.map((id) => transactionId('--id', id)) }),
+      ...(cancelsWaiting === true && { CancelWaiting: true }),
       ...(Reason !== undefined && { Reason }),
     }
     const service = openCoordinator(values.url, terminal)

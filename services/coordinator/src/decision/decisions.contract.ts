@@ -279,6 +279,31 @@ export function decisionsContract(kind: 'embedded' | 'real'): void {
       })
     })
 
+    it('the erasure of a company can end its waits, and leaves those of other companies', async () => {
+      const host = await start()
+      await waiting(host)
+      await host.queue('2', { amount: 5 }, '43')
+      await host.queue('3', { amount: 0 }, '42')
+      await host.reached('2', 'Waiting')
+      await host.reached('3', 'Retrying')
+      const erase = async (body: object) => {
+        const response = await host.call('/erasures', {
+          method: 'POST',
+          headers: { 'Content-Type': 'application/json' },
+          body: JSON.stringify(body),
+        })
+        return response.json()
+      }
+      expect(await erase({ Realm: '42' })).toMatchObject({ erased: 0, notEnded: 2 })
+      const ended = await erase({ Realm: '42', CancelWaiting: true, Reason: 'case 7' })
+      expect(ended).toMatchObject({ erased: 1, notEnded: 1, more: false })
+      expect(await host.run('1')).toMatchObject({ Status: 'Cancelled', InitialData: null })
+      expect(await eventOf(host)).not.toHaveProperty('Ask')
+      expect(await host.run('2')).toMatchObject({ Status: 'Waiting' })
+      const ids = { Process: 'PayBill', Ids: ['2'], CancelWaiting: true }
+      expect(await erase(ids)).toMatchObject({ code: 'invalid_request' })
+    })
+
     it('a link is rejected for an unknown event, a run of another company, a key without the scope, and a wrong body', async () => {
       const host = await start()
       await waiting(host)

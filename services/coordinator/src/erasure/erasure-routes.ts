@@ -22,6 +22,9 @@ const ErasureBody = ActBody.extend({
   Realm: Realm.optional(),
   Process: z.string().min(1).max(200).optional(),
   Ids: z.array(TransactionID).min(1).max(MAX_IDS).optional(),
+  CancelWaiting: z.boolean().optional().meta({
+    description: 'with Realm: first cancel the runs that wait for an event',
+  }),
 }).meta({ ref: 'StartErasure' })
 
 export interface ErasureRouteDeps {
@@ -41,7 +44,8 @@ export function erasureRoutes({ erase, source, runActions }: ErasureRouteDeps) {
       summary: 'Erase the data of the ended runs of a company, or of some transactions',
       description:
         'The body names a `Realm`, optionally with a `Process`, or a `Process` with `Ids`. Initial data, tags, ' +
-        'responses, item data, errors and files go; ids, statuses, times and error classes stay. No run is cancelled.',
+        'responses, item data, errors and files go; ids, statuses, times and error classes stay. No run is cancelled, unless `CancelWaiting` is true: ' +
+        'then the runs of the company that wait for an event are.',
       requestBody: { ...describeBody(ErasureBody), required: true },
       responses: responses(ErasureResult, 'process_not_found'),
     }),
@@ -52,7 +56,10 @@ export function erasureRoutes({ erase, source, runActions }: ErasureRouteDeps) {
       const scope = scopeOf(body)
       await requireScope(c, scope)
       if (scope.Process !== null) await runActions.requireKnown(scope.Process)
-      return c.json(await erase(scope, act, AbortSignal.timeout(MAX_MS)))
+      const { CancelWaiting: cancelsWaiting = false } = body
+      if (cancelsWaiting && 'Ids' in scope)
+        throw new IntegrationError('invalid_request', 'CancelWaiting needs Realm')
+      return c.json(await erase(scope, act, AbortSignal.timeout(MAX_MS), cancelsWaiting))
     },
   )
 

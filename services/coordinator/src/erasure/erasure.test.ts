@@ -46,6 +46,7 @@ function storeOf(count: number, ended: Set<number>) {
     realmsOf: async () => ({ realms: [], unknown: 0 }),
     dropWebhooks: async () => [],
     cancel: () => Promise.reject(new Error('no run to cancel')),
+    search: async () => ({ runs: [], next: null }),
   }
   return { store, source }
 }
@@ -54,7 +55,13 @@ const erasureOf = (
   source: ErasureDeps['source'],
   removeFiles: RemoveFilesOfRuns = async () => ({ count: 0, failures: [] }),
 ) =>
-  createErasure({ isLoaded: () => true, source, removeFiles, log: createLogger('test', 'silent') })
+  createErasure({
+    isLoaded: () => true,
+    source,
+    cancel: () => Promise.reject(new Error('no run to cancel')),
+    removeFiles,
+    log: createLogger('test', 'silent'),
+  })
 
 describe('the erasure of the runs of a company', () => {
   it('an erasure cancels the webhooks of the company that have not ended, also if one ends meanwhile', async () => {

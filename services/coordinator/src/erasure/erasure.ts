@@ -4,7 +4,10 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Act } from '../run/action.ts'
 import type { ErasableRun, ErasurePosition, Erasures, ErasureScope } from '../run/erasure.ts'
 import { runKey } from '../run/run.ts'
+import type { RunPage, RunPosition } from '../run/run-search.ts'
+import { isWaitingForEvent } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
+import type { RunActions } from '../worker/run-actions.ts'
 import type { RemoveFilesOfRuns } from '../worker/run-files.ts'
 
 /** The result of an erasure. */
@@ -23,18 +26,23 @@ export interface ErasureResult {
 }
 
 export interface ErasureDeps {
-  readonly source: Erasures & Pick<TransactionSource, 'cancel' | 'compact'>
+  readonly source: Erasures & Pick<TransactionSource, 'cancel' | 'compact' | 'search'>
+  readonly cancel: RunActions['cancel']
   readonly removeFiles: RemoveFilesOfRuns
   /** Whether this coordinator has loaded the process. Otherwise the files of its runs are unknown. */
   readonly isLoaded: (process: string) => boolean
   readonly log: Logger
 }
 
-/** Erases the ended runs of a scope. Resolves soon after `signal` is aborted, even if not all runs are erased. */
+/**
+ * Erases the ended runs of a scope. With `cancelsWaiting`, first cancels those runs of a company that wait for an event,
+ * because nothing else may ever end them. Resolves soon after `signal` is aborted, even if not all runs are erased.
+ */
 export type Erase = (
   scope: ErasureScope,
   act: Pick<Act, 'by' | 'reason'>,
   signal: AbortSignal,
+  cancelsWaiting?: boolean,
 ) => Promise<ErasureResult>
 
 const PAGE = 200
@@ -46,7 +54,7 @@ const MAX_PASSES = 10
  * Therefore passes are repeated until a pass finds nothing to erase. `filesLeft` and `notEnded` are the counts of the
  * last pass.
  */
-export function createErasure({ source, removeFiles, isLoaded, log }: ErasureDeps): Erase {
+export function createErasure({ source, cancel, removeFiles, isLoaded, log }: ErasureDeps): Erase {
   /** Removes the files of runs. Returns the number of removed files, and the runs whose files are all removed. */
   async function removeFilesOf(runs: readonly ErasableRun[]) {
     const { count, failures } = await removeFiles(runs)
@@ -89,7 +97,34 @@ export function createErasure({ source, removeFiles, isLoaded, log }: ErasureDep
         })
   }
 
-  return async (scope, act, signal) => {
+  /** Cancels the runs of a company that wait for an event. Resolves with false if `signal` was aborted before. */
+  async function cancelWaiting(
+    { Realm, Process }: Extract<ErasureScope, { Realm: string }>,
+    act: Parameters<Erase>[1],
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const filter = { realm: [Realm], status: ['Waiting' as const] }
+    const visible = { realms: ['*'], processes: ['*'] }
+    let after: RunPosition | null = null
+    do {
+      const search = { process: Process, filter, order: 'created', visible, after } as const
+      const page: RunPage = await source.search({ ...search, limit: PAGE })
+      for (const run of page.runs.filter(isWaitingForEvent))
+        await cancel(run.Process, run.TransactionID, run.ReplayID, {
+          ...act,
+          ifVersion: run.Version,
+        }).catch((error: unknown) => {
+          // The run has received its event, or has ended, in the meantime.
+          if (!hasCode(error, 'transaction_not_active') && !hasCode(error, 'version_moved'))
+            throw error
+        })
+      after = page.next
+    } while (after !== null && !signal.aborted)
+    return after === null
+  }
+
+  return async (scope, act, signal, cancelsWaiting = false) => {
+    const haveEnded = !cancelsWaiting || 'Ids' in scope || (await cancelWaiting(scope, act, signal))
     if (!('Ids' in scope) && (scope.Process ?? WEBHOOK_PROCESS) === WEBHOOK_PROCESS)
       await dropWebhooks(scope.Realm, act)
     let [erased, files, passes] = [0, 0, 0]
@@ -104,6 +139,6 @@ export function createErasure({ source, removeFiles, isLoaded, log }: ErasureDep
     const { unknown } =
       'Ids' in scope ? await source.realmsOf(scope.Process, scope.Ids) : { unknown: 0 }
     const { filesLeft, notEnded, foundNothing } = last
-    return { erased, files, filesLeft, more: !foundNothing, notEnded, unknown }
+    return { erased, files, filesLeft, more: !foundNothing || !haveEnded, notEnded, unknown }
   }
 }
