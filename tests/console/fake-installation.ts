@@ -123,6 +123,7 @@ const AFTER: Readonly<Record<string, HeaderStatus>> = {
   undo: 'Undoing',
   cancel: 'Cancelled',
   replays: 'Queued',
+  signal: 'Running',
 }
 
 export async function startFakeInstallation(): Promise<FakeInstallation> {
@@ -254,6 +255,13 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
     return header(run)
   }
 
+  function signal(run: FakeRun, name: string, { person, body }: FakeRequest): unknown {
+    const changed = act(run, 'signal', person, body)
+    const Sender = { KeyID: 'console', Person: person, Reason: null, EventID: null }
+    const FinishedAt = new Date().toISOString()
+    return { ...changed, Item: { StepName: name, Status: 'Completed', FinishedAt, Sender } }
+  }
+
   /** Returns the response of a path; `undefined` if there is no such path. */
   function bodyOf(request: FakeRequest): unknown {
     const { parts, query, method } = request
@@ -286,6 +294,7 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
         if (part === 'runs') return { items: [header(run)] }
         if (method !== 'POST') return undefined
         acted.push({ path: request.path, person: request.person, body: request.body })
+        if (part === 'events') return signal(run, parts[5] ?? '', request)
         return act(run, part, request.person, request.body)
       }
       case 'transactions':

@@ -421,6 +421,11 @@ const consoleConditions = {
     sentence: 'Runs of {process} lost two workers in a row at {step}',
     remedy: 'Look at the last line of the log of each coordinator that ended, and cancel the runs.',
   },
+  RunsAwaitDecision: {
+    severity: 'warning',
+    sentence: 'Some runs wait for a decision',
+    remedy: 'Decide on the page of each run, or send its address to the person who decides.',
+  },
   ProcessPaused: {
     severity: 'warning',
     sentence: '{process} is paused',

@@ -56,6 +56,7 @@ const run = (Attempts: readonly Attempt[], other: Partial<RunView> = {}): RunVie
   LeaseUntil: null,
   StartedAt: null,
   Why: '',
+  Decision: null,
   Steps: ['order', 'csv'],
   Items: [],
   Broken: null,

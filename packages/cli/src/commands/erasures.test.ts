@@ -44,11 +44,14 @@ describe('the command `erasures start`', () => {
     expect(service.requests.at(-1)?.body).toEqual({ Realm: '7', CancelWaiting: true })
   })
 
-  it.each([[], ['--process', 'P', '--id', 'a', '--cancel-waiting'], ['--realm', '7', '--id', 'a'], ['--id', 'a'], ['--realm', '7', 'more']])(
-    '`erasures start` rejects the arguments %j and sends no request',
-    async (...args) => {
-      expect((await start(...args)).code).toBe(2)
-      expect(service.requests).toEqual([])
-    },
-  )
+  it.each([
+    [],
+    ['--process', 'P', '--id', 'a', '--cancel-waiting'],
+    ['--realm', '7', '--id', 'a'],
+    ['--id', 'a'],
+    ['--realm', '7', 'more'],
+  ])('`erasures start` rejects the arguments %j and sends no request', async (...args) => {
+    expect((await start(...args)).code).toBe(2)
+    expect(service.requests).toEqual([])
+  })
 })

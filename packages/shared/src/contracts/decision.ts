@@ -22,9 +22,9 @@ export const DecisionChoices = z
   .meta({ ref: 'DecisionChoices' })
 export type DecisionChoices = z.output<typeof DecisionChoices>
 
-/** Returns the text of the button for a choice. */
-export const choiceText = (choice: unknown): string =>
-  choice === true ? 'Yes' : choice === false ? 'No' : String(choice)
+/** Returns the text of a fact, or of the button for a choice. */
+export const factText = (fact: unknown): string =>
+  fact === true ? 'Yes' : fact === false ? 'No' : fact === null ? '–' : String(fact)
 
 /** The person for whom a link is made: a name or an e-mail address. */
 export const DecidingPerson = z

@@ -63,6 +63,7 @@ code { font: 13px/1.5 ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mon
 a { color: var(--accent); text-underline-offset: 2px }
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; border-radius: 4px }
 form { margin: 24px 0 0 }
+form ~ .note { margin-top: 24px }
 fieldset { margin: 0 0 24px; padding: 0; border: 0 }
 fieldset:not(:has(.other:checked)) .of-other { display: none }
 legend { margin-bottom: 4px; padding: 0; font-weight: 600 }

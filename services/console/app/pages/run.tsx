@@ -14,6 +14,7 @@ import { ReadProblem } from '../parts/problem.tsx'
 import { RunActions, type RunActionsProps } from '../parts/run-actions.tsx'
 import { RunAttempts, RunSteps } from '../parts/run-attempts.tsx'
 import { RunData } from '../parts/run-data.tsx'
+import { RunDecision } from '../parts/run-decision.tsx'
 import { RunFacts, RunHistory } from '../parts/run-facts.tsx'
 import { RunStatus, shownStatus, STATUSES } from '../parts/run-status.tsx'
 import { Outside } from '../parts/text.tsx'
@@ -85,6 +86,9 @@ function Run({ run, session }: RunActionsProps) {
           <p className="error outside">
             <Outside text={run.LastError} hasLines />
           </p>
+        )}
+        {run.Decision !== null && (
+          <RunDecision session={session} run={run} decision={run.Decision} />
         )}
         <RunActions session={session} run={run} />
         <RunFacts run={run} />

@@ -74,6 +74,16 @@ export const RunView = RunDetailResponse.omit({ InitialData: true, Items: true, 
     Broken: CompanyView.pick({ Realm: true, Label: true, CompanyName: true }).nullable().meta({
       description: 'the company that the run waits for, if it must be reconnected',
     }),
+    Decision: z
+      .object({
+        Event: z.string(),
+        HasNote: z.boolean(),
+        Choices: z.array(
+          z.object({ Choice: z.union([z.boolean(), z.string()]), Text: z.string() }),
+        ),
+      })
+      .nullable()
+      .meta({ description: 'what a person can choose, if the run waits for a decision' }),
     DataRejected,
     Blocked: z.partialRecord(z.enum(runActions), z.string()).meta({
       description: 'the actions that are not possible now, with the reason',
@@ -103,7 +113,19 @@ export const RunDataView = z
     Tags: z.record(z.string(), z.string()).nullable(),
     InitialData: Excerpt,
     Items: z.array(
-      z.object({ StepName: z.string(), Data: Excerpt, State: Excerpt, ResponseBody: Excerpt }),
+      z.object({
+        StepName: z.string(),
+        Data: Excerpt,
+        State: Excerpt,
+        ResponseBody: Excerpt,
+        Ask: z
+          .object({
+            Title: z.string(),
+            Facts: z.array(z.object({ Name: z.string(), Text: z.string() })),
+          })
+          .nullable()
+          .meta({ description: 'what the person is shown who decides' }),
+      }),
     ),
   })
   .meta({ ref: 'RunData' })
@@ -123,6 +145,15 @@ export const RunActionBody = z
   })
   .meta({ ref: 'RunAction' })
 export type RunActionBody = z.input<typeof RunActionBody>
+
+/** The body of a decision about an event for which a run waits. */
+export const DecisionBody = RunActionBody.pick({ Run: true, Version: true, Reason: true })
+  .extend({
+    Choice: z.union([z.boolean(), z.string().max(100)]),
+    Note: z.string().max(2_000).optional(),
+  })
+  .meta({ ref: 'Decision' })
+export type DecisionBody = z.input<typeof DecisionBody>
 
 /** The response of an action: the run that is the latest one after the action. */
 export const ActedRun = z.object({ ReplayID: z.int() }).meta({ ref: 'ActedRun' })

@@ -1,6 +1,11 @@
 import { ActionPage } from '@integration-host/shared/contracts/action'
 import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
-import { RunDetailResponse, RunResponse } from '@integration-host/shared/contracts/run'
+import { DecisionAsk, DecisionChoices, factText } from '@integration-host/shared/contracts/decision'
+import {
+  RunDetailResponse,
+  RunResponse,
+  SignalResponse,
+} from '@integration-host/shared/contracts/run'
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { StepReport } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -17,6 +22,7 @@ import type { CompanyNames } from '../adapters/peers/company-names.ts'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
 import {
   ActedRun,
+  DecisionBody,
   type Excerpt,
   RunActionBody,
   runActions,
@@ -85,7 +91,13 @@ const RunPage = z.object({
 const RunList = z.object({
   items: z.array(RunResponse.pick({ ReplayID: true, Status: true, CreatedAt: true })),
 })
-const Steps = z.object({ Steps: z.array(z.string()) })
+const EventParam = RunParam.extend({ event: z.string().max(64) })
+const Definition = z.object({
+  Steps: z.array(z.string()),
+  // A coordinator of the release before has none.
+  Decisions: z.array(DecisionChoices).default([]),
+})
+const NOT_LOADED: z.output<typeof Definition> = { Steps: [], Decisions: [] }
 
 /** The routes of runs: the list, one run with its attempts and its data, and the actions on a run. */
 export function runRoutes(deps: RunRouteDeps): Hono {
@@ -96,13 +108,13 @@ export function runRoutes(deps: RunRouteDeps): Hono {
   const reader = needsRole(sessions, deps.viewersSeeData ? 'viewer' : 'operator', isHttps)
   const person = (c: Context): { readonly person: string } => ({ person: sessionOf(c).user })
 
-  /** Returns the steps of a process. The result is empty if no coordinator has loaded the process. */
-  async function stepsOf(c: Context, process: string): Promise<readonly string[]> {
+  /** Returns steps and decisions of a process. The result is empty if no coordinator has loaded the process. */
+  async function processOf(c: Context, process: string): Promise<z.output<typeof Definition>> {
     try {
       const path = `/processes/${encodeURIComponent(process)}`
-      return (await coordinator.send(path, person(c), Steps)).Steps
+      return await coordinator.send(path, person(c), Definition)
     } catch (error) {
-      if (error instanceof IntegrationError && error.code === 'process_not_found') return []
+      if (error instanceof IntegrationError && error.code === 'process_not_found') return NOT_LOADED
       throw error
     }
   }
@@ -153,7 +165,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
       async (c) => {
         const { process, id } = c.req.valid('param')
         const path = pathOf(process, id)
-        const [detail, runs, actions, steps] = await Promise.all([
+        const [detail, runs, actions, definition] = await Promise.all([
           coordinator.send(
             `${path}?attempts=${ATTEMPTS}&bodies=omit${replayQuery(c.req.valid('query').run)}`,
             person(c),
@@ -165,7 +177,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
             person(c),
             ActionPage,
           ),
-          stepsOf(c, process),
+          processOf(c, process),
         ])
         const { InitialData: _data, Items, ...run } = detail
         const names = await companyNames.of(realmsOf(run))
@@ -175,7 +187,8 @@ export function runRoutes(deps: RunRouteDeps): Hono {
           Why: whyOf(run, contextOf(run, names, installation())),
           Company: nameIn(names, run.Realm) ?? null,
           Broken: brokenCompany(run.WaitingFor, installation()),
-          Steps: [...steps],
+          Steps: definition.Steps,
+          Decision: decisionOf(run, definition.Decisions),
           Runs: runs.items,
           History: actions.items.map((action) => ({
             ...activityOfAction(action),
@@ -210,8 +223,9 @@ export function runRoutes(deps: RunRouteDeps): Hono {
           Realm: found.Realm,
           Tags: found.Tags,
           InitialData: excerptOf(textOf(found, 'initial')),
-          Items: found.Items.map(({ StepName }) => ({
+          Items: found.Items.map(({ StepName, Ask }) => ({
             StepName,
+            Ask: askOf(Ask),
             Data: excerptOf(textOf(found, 'data', StepName)),
             State: excerptOf(textOf(found, 'state', StepName)),
             ResponseBody: excerptOf(textOf(found, 'response', StepName)),
@@ -250,6 +264,42 @@ export function runRoutes(deps: RunRouteDeps): Hono {
       },
     )
     .post(
+      '/runs/:process/:id/decisions/:event',
+      operator,
+      describeRoute({
+        operationId: 'decide',
+        tags,
+        summary: 'Decides about the event for which a run waits',
+        description: 'The event, and the action log, have the person who decided.',
+        responses: { 200: jsonResponse('done', ActedRun), ...problemResponses(ACTION_PROBLEMS) },
+      }),
+      validate('param', EventParam),
+      validate('json', DecisionBody),
+      async (c) => {
+        const { process, id, event } = c.req.valid('param')
+        const { Run, Version, Reason, Choice, Note } = c.req.valid('json')
+        const { Decisions } = await processOf(c, process)
+        const choices = Decisions.find(({ Event }) => Event === event)
+        if (choices === undefined)
+          throw new IntegrationError('event_not_found', `${process} asks for no decision ${event}`)
+        const Data = {
+          [choices.Member]: Choice,
+          ...(choices.HasNote && Note !== undefined && { note: Note }),
+        }
+        const acted = await coordinator.send(
+          `${pathOf(process, id)}/events/${encodeURIComponent(event)}?replay=${Run}`,
+          {
+            ...person(c),
+            method: 'POST',
+            body: { Data, ...(Reason !== undefined && { Reason }) },
+            ifVersion: Version,
+          },
+          SignalResponse,
+        )
+        return c.json({ ReplayID: acted.ReplayID } satisfies ActedRun)
+      },
+    )
+    .post(
       '/runs/:process/:id/:action',
       operator,
       describeRoute({
@@ -282,6 +332,26 @@ export function runRoutes(deps: RunRouteDeps): Hono {
         return c.json({ ReplayID: acted.ReplayID } satisfies ActedRun)
       },
     )
+}
+
+/** Returns what a person can choose, if the run waits for a decision. */
+function decisionOf(
+  { Status, WaitingFor }: Pick<RunDetailResponse, 'Status' | 'WaitingFor'>,
+  decisions: readonly DecisionChoices[],
+): RunView['Decision'] {
+  if (Status !== 'Waiting') return null
+  const found = decisions.find(({ Event }) => WaitingFor === `event:${Event}`)
+  if (found === undefined) return null
+  const { Event, HasNote, Choices } = found
+  return { Event, HasNote, Choices: Choices.map((Choice) => ({ Choice, Text: factText(Choice) })) }
+}
+
+/** Returns what the person is shown who decides. What the coordinator could not decrypt has another form. */
+function askOf(stored: unknown): RunDataView['Items'][number]['Ask'] {
+  const { data } = DecisionAsk.safeParse(stored)
+  if (data === undefined) return null
+  const facts = Object.entries(data.facts)
+  return { Title: data.title, Facts: facts.map(([Name, fact]) => ({ Name, Text: factText(fact) })) }
 }
 
 const pathOf = (process: string, id: string): string =>

@@ -37,6 +37,24 @@ describe('the conditions of the page Now', () => {
     expect(conditionsOf(withGroups({ ...lost, status: 'Running' }))).toEqual([])
   })
 
+  it('one card counts the runs that wait for a decision, and leads to them', () => {
+    const waits = (event: string, count: number) =>
+      runGroup({ status: 'Waiting', step: event, waitingFor: `event:${event}`, count })
+    const at = withGroups(waits('approved', 2), waits('checked', 1), waits('paid', 5))
+    const decisions = ['approved', 'checked']
+    const processes = (at.processes ?? []).map((process) => ({ ...process, decisions }))
+    expect(conditionsOf({ ...at, processes })).toMatchObject([
+      {
+        name: 'RunsAwaitDecision',
+        severity: 'info',
+        title: '3 runs wait for a decision',
+        detail: 'OrderProcess.approved and OrderProcess.checked',
+        affected: 3,
+        page: '/runs?status=Waiting&waitingFor=event%3Aapproved&waitingFor=event%3Achecked&process=OrderProcess',
+      },
+    ])
+  })
+
   it('the condition about failed runs says with which codes and messages the provider has rejected them', () => {
     const rejected = runGroup({ errorClass: 'http_400', providerError: '6240 Duplicate Name' })
     expect(conditionsOf(withGroups({ ...rejected, count: 2 }))).toMatchObject([

@@ -258,6 +258,22 @@ function* runs(installation: Installation): Generator<Condition> {
       page: runsPage({ status, process, step, class: errorClass }),
     })
   }
+  const undecided = runsWaitingForDecisions(installation)
+  if (undecided.length > 0) {
+    const waits = [...new Set(undecided.map(({ waitingFor }) => waitingFor ?? ''))]
+    const of = [...new Set(undecided.map(({ process }) => process))]
+    yield condition('RunsAwaitDecision', {
+      severity: 'info',
+      title: `${counted(total(undecided), 'run waits', 'runs wait')} for a decision`,
+      detail: listed(undecided.map(({ process, step }) => `${process}.${step ?? ''}`)),
+      affected: total(undecided),
+      page: runsPage({
+        status: 'Waiting',
+        waitingFor: waits,
+        process: of.length === 1 ? (of[0] ?? null) : null,
+      }),
+    })
+  }
   // The condition of a faulted company has the number of the runs that wait for it.
   const waiting = runsWaitingForCompanies(installation)
   const known = new Set(faulted.map(({ Name }) => Name))
@@ -276,10 +292,19 @@ function* runs(installation: Installation): Generator<Condition> {
   }
 }
 
+/** Returns the groups of runs that wait for the decision of a person. */
+const runsWaitingForDecisions = ({ processes: all }: Installation): readonly RunGroup[] =>
+  (all ?? []).flatMap(({ groups, decisions = [] }) =>
+    (groups ?? []).filter(
+      ({ waitingFor, count }) =>
+        count > 0 && decisions.some((event) => waitingFor === `event:${event}`),
+    ),
+  )
+
 /** Returns the address of the page that lists the runs matching a filter. */
-function runsPage(filter: Readonly<Record<string, string | null>>): string {
+function runsPage(filter: Readonly<Record<string, string | readonly string[] | null>>): string {
   const given = Object.entries(filter).flatMap(([name, value]) =>
-    value === null ? [] : [[name, value] as [string, string]],
+    [value ?? []].flat().map((one) => [name, one] as [string, string]),
   )
   return `${pages.runs}?${new URLSearchParams(given).toString()}`
 }

@@ -57,6 +57,8 @@ export interface ProcessState {
   readonly pausedAt: number | null
   readonly pausedBy: string | null
   readonly reason: string | null
+  /** The names of the events about which persons decide; absent if there are none. */
+  readonly decisions?: readonly string[]
   /** The time of the coordinator's count, in epoch milliseconds; `null` if the coordinator has not counted yet. */
   readonly countedAt: number | null
   /** The groups of unfinished, failed and cancelled runs; `null` before the coordinator's first audit. */

@@ -1,5 +1,5 @@
 /** The HTML page on which a person decides. It has no script, and shows nothing of the run but what `ask` has returned. */
-import { choiceText, type DecisionAsk } from '@integration-host/shared/contracts/decision'
+import { factText, type DecisionAsk } from '@integration-host/shared/contracts/decision'
 import type { PageContent, ProductPages } from '@integration-host/shared/http/product-page'
 import { PAGE_STYLE_SOURCE } from '@integration-host/shared/http/small-page'
 import { html } from 'hono/html'
@@ -39,7 +39,7 @@ export function decisionPage(
       const { title, by, choice, at } = decision
       const late =
         sent === null || decision.isOwn ? '' : ' Your decision came later, and has no effect.'
-      const what = choice === null ? 'has sent another event' : `has chosen “${choiceText(choice)}”`
+      const what = choice === null ? 'has sent another event' : `has chosen “${factText(choice)}”`
       return titled(
         'Decided',
         html`${title === null ? '' : html`<p><strong>${title}</strong></p>`}
@@ -78,13 +78,13 @@ function question(
         <textarea name="note" rows="3" maxlength="${MAX_NOTE_LENGTH}">${sent?.note ?? ''}</textarea>
       </label>
       <p class="note">
-        You decide as <strong>${person}</strong>, and only once. Who has this address decides as
-        ${person}: do not pass it on.
+        You decide as <strong>${person}</strong>, and only once. Who has this address decides in
+        your name: do not pass it on.
       </p>
       <div class="choices">
         ${choices.Choices.map(
           (choice) =>
-            html`<button name="choice" value="${String(choice)}">${choiceText(choice)}</button> `,
+            html`<button name="choice" value="${String(choice)}">${factText(choice)}</button> `,
         )}
       </div>
     </form>`
@@ -98,7 +98,7 @@ const facts = ({ facts: named }: DecisionAsk): PageContent | '' =>
           ([name, value]) =>
             html`<div>
               <dt>${name}</dt>
-              <dd>${value === null ? '–' : choiceText(value)}</dd>
+              <dd>${factText(value)}</dd>
             </div>`,
         )}
       </dl>`

@@ -1,4 +1,5 @@
 import type { Caller } from '@integration-host/shared/access/caller'
+import { DecisionChoices } from '@integration-host/shared/contracts/decision'
 import type { ErrorCode } from '@integration-host/shared/errors'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
@@ -6,6 +7,7 @@ import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
+import { choicesAt } from '../decision/decisions.ts'
 import { routingKeysOf } from '../step/change-trigger.ts'
 import { isStartable, type ProcessDefinition } from '../step/definition.ts'
 import type { Auditor } from '../worker/auditor.ts'
@@ -61,6 +63,9 @@ const ProcessView = z
     On: z.array(z.string()).meta({
       description:
         'the routing keys of the changes that start a run, for example intuit.Invoice.create',
+    }),
+    Decisions: z.array(DecisionChoices).meta({
+      description: 'the events about which persons decide',
     }),
     BuiltIn: z.boolean().meta({
       description: 'part of the coordinator: clients cannot queue its transactions',
@@ -144,6 +149,10 @@ export function processRoutes({
       Version: definition.version,
       DeadlineSeconds: definition.deadlineMs === null ? null : definition.deadlineMs / 1_000,
       On: routingKeysOf(definition.on),
+      Decisions: definition.events.flatMap((Event) => {
+        const choices = choicesAt(definition, Event)
+        return choices === undefined ? [] : [{ Event, ...choices }]
+      }),
       BuiltIn: !isStartable(definition),
       Consuming: worker.isConsuming(definition.name),
     }

@@ -25,6 +25,8 @@ const ProcessList = z.object({
       PausedAt: z.iso.datetime().nullable(),
       PausedBy: z.string().nullable(),
       Reason: z.string().nullable(),
+      // A coordinator of the release before has none.
+      Decisions: z.array(z.object({ Event: z.string() })).default([]),
     }),
   ),
   not_loaded: z.array(z.object({ Process: z.string() })),
@@ -151,11 +153,13 @@ export function createInstallationReader(
         PausedAt: null,
         PausedBy: null,
         Reason: null,
+        Decisions: [],
       }))
       const loaded = items.map((process) => ({ ...process, isLoaded: true }))
       return Promise.all(
         [...loaded, ...missing].map(async (process) => {
           const { Process, isLoaded, RequireInternet, Paused, PausedAt, PausedBy, Reason } = process
+          const { Decisions } = process
           const summary = await summaryOf(Process)
           return {
             name: Process,
@@ -165,6 +169,7 @@ export function createInstallationReader(
             pausedAt: PausedAt === null ? null : Date.parse(PausedAt),
             pausedBy: PausedBy,
             reason: Reason,
+            decisions: Decisions.map(({ Event }) => Event),
             countedAt: summary === null ? null : Date.parse(summary.At),
             groups:
               summary === null
