@@ -32,7 +32,7 @@ import { CHANGE_FEED, createChangeFeed } from './change-feed/sweep.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
 import type { CoordinatorAdapters } from './coordinator-adapters.ts'
 import { createDecisionLinks } from './decision/decision-links.ts'
-import { createDecisions } from './decision/decisions.ts'
+import { createDecisions, hasDecisions } from './decision/decisions.ts'
 import { followCredentials } from './credentials.ts'
 import { startHousekeeping } from './housekeeping.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
@@ -238,6 +238,9 @@ export async function startCoordinator(
     payloadKeys,
     baseUrl: () => config.DECISIONS_URL ?? ownUrl,
   })
+  // The key is encrypted again after a rotation of PAYLOAD_KEYS, before an operator removes the old payload key. If the
+  // store is unavailable, the first use of a link does it.
+  if ([...processes.values()].some(hasDecisions)) void decisionLinks.ready().catch(() => {})
   const processSettings = { dataDir: config.DATA_DIR }
   const removeFiles = createRemoveFilesOfRuns(
     processes,

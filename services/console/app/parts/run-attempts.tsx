@@ -49,7 +49,7 @@ export function RunSteps({ run }: { readonly run: RunView }) {
                 {item?.Sender !== undefined && (
                   <span className="muted">
                     {' '}
-                    · by <Outside text={item.Sender.Person ?? item.Sender.KeyID} />
+                    · by <Outside text={senderText(item.Sender)} />
                     {item.Sender.Reason !== null && (
                       <>
                         : <Outside text={item.Sender.Reason} />
@@ -239,3 +239,8 @@ function Trace({ id, tracesUrl }: { readonly id: string; readonly tracesUrl: str
     </a>
   )
 }
+
+type Sender = NonNullable<RunView['Items'][number]['Sender']>
+/** The key shows whether a person has decided with an address or in the console. */
+const senderText = ({ Person, KeyID }: Sender): string =>
+  Person === null ? KeyID : `${Person} (${KeyID})`

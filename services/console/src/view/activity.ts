@@ -25,6 +25,8 @@ const ACTION_TEXTS: ReadonlyMap<string, string> = new Map(
     cancel: 'cancelled',
     retry: 'retried',
     settle: 'settled',
+    signal: 'sent an event to',
+    link: 'made an address for a decision about',
     erase: 'erased',
     pause: 'paused',
     start_operation: 'started a bulk operation on',

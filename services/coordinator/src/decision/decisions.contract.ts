@@ -12,6 +12,7 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
+import { installation } from '../records/installation.ts'
 import { defineProcess } from '../step/define-process.ts'
 
 const MARKUP = '<script>alert(1)</script> & "quotes"'
@@ -239,19 +240,26 @@ export function decisionsContract(kind: 'embedded' | 'real'): void {
     })
 
     it('the key is generated once for the installation, and is encrypted if payloads are', async () => {
-      const PAYLOAD_KEYS = `k1:${Buffer.alloc(32, 1).toString('base64')}`
-      const first = await start({ env: { PAYLOAD_KEYS } })
+      const keyNamed = (id: string, byte: number) =>
+        `${id}:${Buffer.alloc(32, byte).toString('base64')}`
+      const storedKey = async (host: Fixture) => {
+        const kind = installation<{ readonly Key: string }>('DecisionKey')
+        const [row] = await host.source.records(kind).rows('DecisionKey')
+        return row?.Value
+      }
+      const first = await start({ env: { PAYLOAD_KEYS: keyNamed('k1', 1) } })
       await waiting(first)
       const url = await linkFor(first, '1', 'ada@example.com')
-      const [row] = await first.source
-        .records<{ Value: { Key: string; IsSealed: boolean } }>({
-          table: 'Order_Installation',
-          key: ['Name' as never],
-        })
-        .rows('DecisionKey')
-      expect(row?.Value).toMatchObject({ IsSealed: true, Key: expect.stringMatching(/^1\.k1\./) })
+      const sealed = (id: string) => ({
+        IsSealed: true,
+        Key: expect.stringMatching(RegExp(`^1\\.${id}\\.`)),
+      })
+      expect(await storedKey(first)).toEqual(sealed('k1'))
       await opened.pop()?.[Symbol.asyncDispose]()
-      const second = await start({ env: { PAYLOAD_KEYS } })
+      // After a rotation, the key is encrypted again at the start, so that the old payload key is no longer needed.
+      const both = `${keyNamed('k2', 2)},${keyNamed('k1', 1)}`
+      const second = await start({ env: { PAYLOAD_KEYS: both } })
+      await expect.poll(() => storedKey(second)).toEqual(sealed('k2'))
       const moved = second.url + new URL(url).pathname
       expect((await look(moved)).text).toContain('Pay 5?')
     })

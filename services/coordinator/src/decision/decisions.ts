@@ -72,6 +72,10 @@ export const choicesAt = (
   event: string,
 ): Choices | undefined => definition?.steps.get(event)?.event?.decision?.choices
 
+/** Whether persons decide about events of a process. */
+export const hasDecisions = (definition: ProcessDefinition): boolean =>
+  definition.events.some((event) => choicesAt(definition, event) !== undefined)
+
 /** Returns `step.linkTo` for the steps of a run. It throws a TypeError if no person can decide with such a link. */
 export const linksOfRun =
   (

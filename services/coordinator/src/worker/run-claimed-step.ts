@@ -6,7 +6,7 @@ import {
   tracing,
 } from '@integration-host/shared/observability/telemetry'
 import type { DecisionLinks } from '../decision/decision-links.ts'
-import { linksOfRun } from '../decision/decisions.ts'
+import { hasDecisions, linksOfRun } from '../decision/decisions.ts'
 import { createCoolDowns } from '../step/cool-downs.ts'
 import {
   limitsOf,
@@ -256,9 +256,6 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
 
   return runClaimed
 }
-
-const hasDecisions = ({ events, steps }: ProcessDefinition): boolean =>
-  events.some((event) => steps.get(event)?.event?.decision !== undefined)
 
 const logFieldsOf = (run: Claim['run']) => ({
   process: run.Process,
