@@ -350,7 +350,7 @@ export async function startCoordinator(
   )
   const erase = createErasure({
     source,
-    cancel: runActions.cancel,
+    cancel: (...args) => runActions.cancel(...args),
     removeFiles,
     isLoaded: (process) => processes.has(process),
     log,

@@ -3,7 +3,9 @@ import { z } from 'zod'
 import { Reason } from './reason.ts'
 import { hasOnlyVisible, isVisibleName } from './visible-name.ts'
 
-export const Fact = z.union([z.string(), z.number(), z.boolean(), z.null()])
+const Fact = z.union([z.string(), z.number(), z.boolean(), z.null()])
+
+export type Fact = z.output<typeof Fact>
 
 /** The member `Ask` of the item of an event, as its process has written it when the run got there. */
 export const DecisionAsk = z
@@ -23,7 +25,7 @@ export const DecisionChoices = z
 export type DecisionChoices = z.output<typeof DecisionChoices>
 
 /** Returns the text of a fact, or of the button for a choice. */
-export const factText = (fact: unknown): string =>
+export const factText = (fact: Fact): string =>
   fact === true ? 'Yes' : fact === false ? 'No' : fact === null ? '–' : String(fact)
 
 /** The person for whom a link is made: a name or an e-mail address. */

@@ -36,7 +36,8 @@ export type Decision =
       /** The person, or the id of the service key that has sent the event. */
       readonly by: string
       readonly isOwn: boolean
-      readonly choice: unknown
+      /** `null` if another event was sent, or if the process no longer asks. */
+      readonly choice: boolean | string | null
       /** ISO 8601. */
       readonly at: string
       /** `null` if the run never got to the event. */
@@ -116,7 +117,7 @@ export function createDecisions({ source, processes, runActions, links, now }: D
         kind: 'decided',
         by: Person ?? KeyID,
         isOwn: KeyID === DECISION_LINK && Person === person,
-        choice: choices === undefined ? null : (data?.[choices.Member] ?? null),
+        choice: choices?.Choices.find((choice) => choice === data?.[choices.Member]) ?? null,
         at: item.FinishedAt,
         title: ask.success ? ask.data.title : null,
       }
@@ -139,7 +140,7 @@ export function createDecisions({ source, processes, runActions, links, now }: D
     async decide(token: string, sent: SentDecision): Promise<DecisionResult> {
       const link = await links.read(token)
       const before = await look(link)
-      const isChosen = (choice: unknown): boolean => String(choice) === sent.choice
+      const isChosen = (choice: boolean | string | null): boolean => String(choice) === sent.choice
       // The form may have been sent twice.
       if (before.kind === 'decided')
         return { isAccepted: before.isOwn && isChosen(before.choice), decision: before }
