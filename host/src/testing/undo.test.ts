@@ -151,8 +151,10 @@ describe('undo', () => {
     ['after request', 'charge', ['POST', 'GET']],
     ['before commit', 'charge', ['POST', 'GET']],
     ['after commit', 'charge', ['POST']],
+    ['before commit', 'ship', ['POST']],
+    ['after commit', 'ship', ['GET', 'POST']],
   ])(
-    'if the worker of an undo dies at the point "%s", the undo goes on after the lease',
+    'if the worker of an undo dies at the point "%s" of %s, the undo goes on after the lease',
     async (point, step, expected) => {
       await using fixture = await startOrders()
       const run = await fixture.host.run(orders, 'o-1', { address: 'good' })

@@ -18,6 +18,10 @@ const finishedStatuses = ['Completed', 'Copied', 'Skipped'] as const satisfies r
 export const isFinished = ({ Status }: Pick<Item, 'Status'>): boolean =>
   (finishedStatuses as readonly ItemStatus[]).includes(Status)
 
+/** Whether an item has an effect that can be undone. */
+export const hasEffect = ({ Status }: Pick<Item, 'Status'>): boolean =>
+  Status === 'Completed' || Status === 'Copied'
+
 /** The round in which a step is that has called `repeat`, and the state that it has passed to this round. */
 export interface Round {
   /** The number of the round. Round 0 has no state, so the number is at least 1. */

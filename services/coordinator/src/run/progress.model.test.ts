@@ -13,7 +13,7 @@ import { createMemoryTransactionSource } from '../adapters/memory/transaction-so
 import { createPauseStore } from './pause.ts'
 import type { RunDetail } from './run-detail.ts'
 import type { Run } from './run.ts'
-import { isOver, isResumable } from './status.ts'
+import { isOver, isResumable, undoableStatuses } from './status.ts'
 import {
   type Claim,
   type ClaimResult,
@@ -28,6 +28,7 @@ import {
 import { LOST_BASE_MS, LOST_CAP_MS } from './transitions.ts'
 import { advance, type StepOutcome } from './progress.ts'
 import type { RetryPolicy } from './retry-policy.ts'
+import { advanceUndo } from './undo.ts'
 
 const SEQUENCES = process.env['TEST_FAULTS'] === undefined ? 4_000 : 100_000
 const SEED = Number(process.env['TEST_SEED'] ?? 1)
@@ -36,6 +37,8 @@ const SEQUENCES_PER_SOURCE = 500
 
 const steps = ['order', 'report', 'csv'] as const
 const ids = ['a', 'b'] as const
+/** The steps that have an `undo`. */
+const undoable: readonly string[] = ['order', 'report']
 const policy: RetryPolicy = { maxAttempts: 3, baseMs: 1_000, capMs: 60_000 }
 const failure = { errorClass: 'http_503', error: 'busy', response: null }
 
@@ -45,6 +48,7 @@ const outcomes: Readonly<Record<string, StepOutcome>> = {
   retryAtOnce: { kind: 'retry', ...failure, retryAfterMs: 0 },
   retryLater: { kind: 'retry', ...failure, retryAfterMs: 20_000 },
   failed: { kind: 'failed', ...failure },
+  failedWithUndo: { kind: 'failed', ...failure, undo: true },
   waiting: { kind: 'waiting', credential: 'ACC-1', error: 'faulted' },
   inDoubt: { kind: 'retry', ...failure, retryAfterMs: 0, isInDoubt: true },
   later: { kind: 'later', delayMs: 20_000 },
@@ -82,7 +86,7 @@ type Happening =
   | { readonly do: 'renew'; readonly lease: number }
   | { readonly do: 'pass'; readonly ms: number }
   | { readonly do: 'adopt' | 'due' | 'wake' }
-  | { readonly do: 'cancel' | 'resume'; readonly run: number }
+  | { readonly do: 'cancel' | 'resume' | 'undo'; readonly run: number }
   | { readonly do: 'replay'; readonly id: string; readonly fromStep: string | null }
   | { readonly do: 'refuse'; readonly run: number; readonly behind: number }
   | { readonly do: 'pause'; readonly isPaused: boolean }
@@ -142,6 +146,7 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
   },
   { weight: 4, arbitrary: fc.record({ do: fc.constantFrom('adopt', 'due', 'wake') }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constantFrom('cancel', 'resume'), run: recent }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('undo'), run: recent }) },
   {
     weight: 2,
     arbitrary: fc.record({
@@ -168,11 +173,15 @@ interface ModelRun {
   /** The rounds of the steps that have called `repeat`. */
   rounds: Map<string, number>
   isInDoubt: boolean
+  /** Whether the run waits for a credential. */
+  waits: boolean
   /** Whether the last worker was lost. If the next one is lost too, the run waits before its next attempt. */
   isLost: boolean
   lease: { readonly version: number; readonly step: string; until: number } | null
   notBefore: number
 }
+
+const hasEffect = (item: string | undefined): boolean => item === 'Completed' || item === 'Copied'
 
 class Clock {
   now = Date.parse('2026-11-20T00:00:00Z')
@@ -232,7 +241,8 @@ class Model {
         })
         expect(result.kind).toBe(expected)
         if (result.kind === 'claimed') {
-          expect(result.claim.round?.number).toBe(run.rounds.get(run.step))
+          const isDone = hasEffect(run.items.get(run.step))
+          expect(result.claim.round?.number).toBe(isDone ? undefined : run.rounds.get(run.step))
           if (run.lease !== null) this.#lose(run)
           this.#claimed(run, result.claim)
         }
@@ -245,26 +255,35 @@ class Model {
         const run = this.#find(lease.TransactionID, lease.ReplayID) as ModelRun
         const held = run.lease?.version === lease.version
         // A worker computes the transition from the run as it was claimed, even if the run has changed since then.
+        const found = await this.#get(run)
         const claimed = {
-          ...(await this.#get(run)).run,
+          ...found.run,
           StepName: lease.step,
           ...(held && { Attempt: run.attempt }),
         }
         const number = (run.rounds.get(lease.step) ?? 0) + 1
-        const ended =
-          outcome.kind === 'repeated' ? { ...outcome, round: { number, state: number } } : outcome
-        const recorded = await source.record(
-          lease,
-          advance(claimed, ended, { steps, policy, random: 0.5, isInline: happening.isInline }),
-        )
+        const isUndo = run.status === 'Undoing'
+        const ended = isUndo
+          ? this.#outcomeOfUndo(run, outcome)
+          : outcome.kind === 'repeated'
+            ? { ...outcome, round: { number, state: number } }
+            : outcome
+        const { isInline } = happening
+        const options = { steps, policy, random: 0.5, isInline, mayContinue: !isUndo }
+        const transition = isUndo
+          ? advanceUndo(claimed, ended, { ...options, items: found.items, undoable, events: [] })
+          : advance(claimed, ended, options)
+        const recorded = await source.record(lease, transition)
         expect(recorded === null).toBe(!held)
         if (!held) break
-        this.#settle(run, happening.outcome)
-        run.isInDoubt = 'isInDoubt' in outcome && outcome.isInDoubt
-        const continues =
-          happening.outcome === 'skipped' ||
-          (happening.isInline && happening.outcome === 'completed')
-        if (continues && run.status === 'Running') this.#goOn(run, lease)
+        if (isUndo) this.#settleUndo(run, ended, happening.outcome)
+        else this.#settle(run, happening.outcome)
+        run.isInDoubt = 'isInDoubt' in ended && ended.isInDoubt === true
+        const continues = isUndo
+          ? isInline && ended.kind === 'undone'
+          : happening.outcome === 'skipped' || (isInline && happening.outcome === 'completed')
+        if (continues && (run.status === 'Running' || run.status === 'Undoing'))
+          this.#goOn(run, lease)
         break
       }
       case 'work': {
@@ -298,17 +317,23 @@ class Model {
           expect(run.lease?.until).toBeLessThanOrEqual(this.#clock.now)
           const delayMs = Math.min(LOST_CAP_MS, LOST_BASE_MS * 2 ** Math.max(0, run.attempt - 2))
           if (run.isLost)
-            Object.assign(run, { status: 'Retrying', notBefore: this.#clock.now + delayMs })
+            Object.assign(run, {
+              ...(run.status !== 'Undoing' && { status: 'Retrying' }),
+              notBefore: this.#clock.now + delayMs,
+            })
           this.#lose(run)
           run.lease = null
           run.version += 1
         }
         break
       case 'wake': {
-        const waiting = this.runs.filter(({ status }) => status === 'Waiting')
+        const waiting = this.runs.filter(({ waits }) => waits)
         expect(await source.wake('ACC-1', 10)).toHaveLength(waiting.length)
         for (const run of waiting)
-          this.#move(run, { status: 'Running', notBefore: this.#clock.now })
+          this.#move(run, {
+            status: run.status === 'Undoing' ? 'Undoing' : 'Running',
+            notBefore: this.#clock.now,
+          })
         break
       }
       case 'cancel': {
@@ -316,7 +341,8 @@ class Model {
         if (run === undefined) return
         const isAllowed = !isOver(run.status)
         await this.#expectDone(source.cancel(name, run.id, run.replay, anAct), isAllowed)
-        if (isAllowed) this.#move(run, { status: 'Cancelled' })
+        if (isAllowed)
+          this.#move(run, { status: run.status === 'Undoing' ? 'UndoFailed' : 'Cancelled' })
         break
       }
       case 'resume': {
@@ -325,7 +351,19 @@ class Model {
         const latest = this.runs.findLast(({ id }) => id === run.id)
         const isAllowed = isResumable(run.status) && run === latest
         await this.#expectDone(source.resume(this.#process, run.id, run.replay, anAct), isAllowed)
-        if (isAllowed) this.#move(run, { status: 'Queued', attempt: 0, notBefore: this.#clock.now })
+        const status = run.status === 'UndoFailed' ? 'Undoing' : 'Queued'
+        if (isAllowed) this.#move(run, { status, attempt: 0, notBefore: this.#clock.now })
+        break
+      }
+      case 'undo': {
+        const run = this.#recent(happening.run)
+        if (run === undefined) return
+        const latest = this.runs.findLast(({ id }) => id === run.id)
+        const isAllowed =
+          (undoableStatuses as readonly string[]).includes(run.status) && run === latest
+        await this.#expectDone(source.undo(name, run.id, run.replay, anAct), isAllowed)
+        if (isAllowed)
+          this.#move(run, { status: 'Undoing', attempt: 0, notBefore: this.#clock.now })
         break
       }
       case 'replay': {
@@ -355,7 +393,8 @@ class Model {
         const isAllowed = happening.behind === 0 && !isOver(run.status) && !this.#isLeased(run)
         const refused = await source.failRun(this.#key(run), version, 'unfit', 'why')
         expect(refused !== null).toBe(isAllowed)
-        if (isAllowed) this.#move(run, { status: 'Failed' })
+        if (isAllowed)
+          this.#move(run, { status: run.status === 'Undoing' ? 'UndoFailed' : 'Failed' })
         break
       }
       case 'pause':
@@ -426,10 +465,15 @@ class Model {
         run.items.set(step, 'Failed')
         run.attempts.push('http_503')
         return this.#move(run, { status: 'Failed' })
+      case 'failedWithUndo':
+        run.items.set(step, 'Failed')
+        run.attempts.push('http_503')
+        return this.#move(run, { status: 'Undoing', attempt: 0, notBefore: now })
       case 'waiting':
         run.items.set(step, 'Waiting')
         run.attempts.push('credential_faulted')
         return this.#move(run, {
+          waits: true,
           status: 'Waiting',
           attempt: run.attempt - 1,
           notBefore: now + WAITING_RECHECK_MS,
@@ -463,6 +507,40 @@ class Model {
     }
   }
 
+  /** Returns what a worker reports that undoes the due step, if its call ends with `outcome`. */
+  #outcomeOfUndo(run: ModelRun, outcome: StepOutcome): StepOutcome {
+    const isDone = hasEffect(run.items.get(run.step))
+    const isAsked = !isDone && run.isInDoubt
+    if (isDone ? !undoable.includes(run.step) : !isAsked) return { kind: 'left' }
+    if (outcome.kind === 'skipped' || outcome.kind === 'repeated') return { kind: 'left' }
+    if (outcome.kind !== 'completed' || isAsked) return outcome
+    return { kind: 'undone', response: null }
+  }
+
+  #settleUndo(run: ModelRun, outcome: StepOutcome, name: OutcomeName): void {
+    const { now } = this.#clock
+    const { step } = run
+    if (outcome.kind === 'completed') {
+      run.items.set(step, 'Completed')
+      run.attempts.push('completed')
+      return this.#move(run, { attempt: 0, notBefore: now })
+    }
+    if (outcome.kind === 'undone' || outcome.kind === 'left') {
+      if (outcome.kind === 'undone') {
+        run.items.set(step, 'Undone')
+        run.attempts.push('undone')
+      }
+      const next = steps.findLast((one) => undoable.includes(one) && hasEffect(run.items.get(one)))
+      return next === undefined
+        ? this.#move(run, { status: 'Undone' })
+        : this.#move(run, { step: next, attempt: 0, notBefore: now })
+    }
+    // Every other outcome leaves the item as it was.
+    const items = new Map(run.items)
+    this.#settle(run, name === 'failedWithUndo' ? 'failed' : name)
+    Object.assign(run, { items, status: run.status === 'Failed' ? 'UndoFailed' : 'Undoing' })
+  }
+
   /** Models a worker that keeps its lease and continues with the next step. */
   #goOn(run: ModelRun, lease: Lease): void {
     run.attempt = 1
@@ -474,7 +552,8 @@ class Model {
     expect(claimed.InDoubt).toBe(run.isInDoubt)
     run.version += 1
     run.attempt += 1
-    run.status = 'Running'
+    if (run.status !== 'Undoing') run.status = 'Running'
+    run.waits = false
     run.lease = { version: run.version, step: run.step, until: this.#clock.now + LEASE_MS }
     this.leases.push(lease)
   }
@@ -482,14 +561,18 @@ class Model {
   /** Models the loss of a worker during a step: the attempt is stored as `in_doubt`. */
   #lose(run: ModelRun): void {
     run.attempts.push('in_doubt')
-    run.isInDoubt = true
+    run.isInDoubt ||= this.#leavesDoubt(run)
     run.isLost = true
   }
 
+  /** An undo at a step without a finished item can only have called `confirm`. */
+  #leavesDoubt = ({ status, items, step }: ModelRun): boolean =>
+    status !== 'Undoing' || hasEffect(items.get(step))
+
   /** Applies a transition to the model of a run. Every transition adds 1 to the version and ends the lease. */
   #move(run: ModelRun, change: Partial<ModelRun>): void {
-    const isInDoubt = run.isInDoubt || run.lease !== null
-    Object.assign(run, { isLost: false }, change, {
+    const isInDoubt = run.isInDoubt || (run.lease !== null && this.#leavesDoubt(run))
+    Object.assign(run, { isLost: false, waits: false }, change, {
       version: run.version + 1,
       lease: null,
       isInDoubt,
@@ -502,7 +585,7 @@ class Model {
     if (version !== run.version && !isTakeover) return 'stale'
     if (run.lease !== null && run.isLost) return 'stale'
     if (run.notBefore <= this.#clock.now) return 'claimed'
-    return run.status === 'Waiting' ? 'stale' : 'early'
+    return run.waits ? 'stale' : 'early'
   }
 
   /** Checks that the source returns what the model predicts, and that completed runs do not change. */
@@ -555,6 +638,7 @@ class Model {
       attempts: [],
       rounds: new Map(),
       isInDoubt: false,
+      waits: false,
       isLost: false,
       lease: null,
       notBefore: this.#clock.now,
@@ -637,6 +721,9 @@ describe('a transaction source under random operations', () => {
         'Queued',
         'Retrying',
         'Running',
+        'UndoFailed',
+        'Undoing',
+        'Undone',
         'Waiting',
       ])
       const ends = [...happened].map(([status, count]) => `${count} ${status}`).join(', ')

@@ -23,6 +23,7 @@ import {
 } from './errors.ts'
 import {
   type Attempt,
+  hasEffect,
   idempotencyKey,
   isFinished,
   type Item,
@@ -131,6 +132,15 @@ const isPastDeadline = ({ Status, DeadlineAt }: Run, now: number): boolean =>
 const ended = (now: number) => ({ NextAttemptAt: null, WaitingFor: null, CompletedAt: iso(now) })
 
 /**
+ * Whether a lease that ends without a recorded outcome leaves its step in doubt. An undo at a step without a finished item
+ * can only have called `confirm` (rule U3 in undo.ts).
+ */
+const leavesDoubt = ({ header, lease, items }: StoredRun): boolean =>
+  lease !== null &&
+  (header.Status !== 'Undoing' ||
+    items.some((item) => item.StepName === header.StepName && hasEffect(item)))
+
+/**
  * Returns the run after a change: with the next version, and without a lease. If a lease ends here without a recorded
  * outcome, the step is marked as in doubt.
  */
@@ -145,7 +155,7 @@ export const next = (
     ...stored.header,
     ...change,
     Version: stored.header.Version + 1,
-    InDoubt: change.InDoubt ?? (stored.header.InDoubt || stored.lease !== null),
+    InDoubt: change.InDoubt ?? (stored.header.InDoubt || leavesDoubt(stored)),
     UpdatedAt: iso(now),
   }
   return {

@@ -188,6 +188,20 @@ export function undoContract(name: string, open: () => Promise<MovableSource>): 
       expect(next).toMatchObject({ StepName: 'order', InDoubt: false, ErrorClass: null })
     })
 
+    it('a worker that is lost at a step without a finished item leaves no doubt, because it has called nothing', async () => {
+      await record(await claim(await queue('1')), { ...failed, undo: true })
+      const before = (await read()).run
+      const first = await claim(before)
+      await source.advance(leaseMs)
+      const takenOver = await claim(before)
+      expect([first.run.InDoubt, takenOver.run.InDoubt]).toEqual([false, false])
+      await source.advance(leaseMs)
+      const [recovered] = await source.recoverExpiredLeases(10)
+      expect(recovered).toMatchObject({ Status: 'Undoing', InDoubt: false })
+      const { attempts } = await read()
+      expect(attempts.map(({ Outcome }) => Outcome)).toEqual(['http_400', 'in_doubt', 'in_doubt'])
+    })
+
     it('is returned by the sweeper', async () => {
       await atReport()
       await source.advance(sweepMs)

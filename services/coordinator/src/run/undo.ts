@@ -5,10 +5,11 @@
  *     replica of the release before, which does not know the status, leaves it alone.
  * U2  Nothing else is stored about the progress: what is left to undo are the items that are still `Completed` or `Copied`.
  * U3  The run begins at the step at which it has ended. A step in doubt is decided first. Its item shows which call is in
- *     doubt: without a finished item it is the call of the step, otherwise the call of its undo.
+ *     doubt: without a finished item it is the call of the step, otherwise the call of its undo. So a lost worker leaves a
+ *     step without a finished item no more in doubt than it was, because it can only have called `confirm`.
  * U4  A step without `undo` is left. The run names such steps when it ends.
  */
-import type { FinishedItem } from './item.ts'
+import { type FinishedItem, hasEffect } from './item.ts'
 import { advance, type StepOutcome, type Transition, type TransitionOptions } from './progress.ts'
 import type { ClaimedRun } from './run.ts'
 import { WORKER_LOST } from './transitions.ts'
@@ -27,10 +28,6 @@ export interface UndoOptions extends TransitionOptions {
   readonly events: readonly string[]
 }
 
-/** Whether an item has an effect that can be undone. */
-export const hasEffect = ({ Status }: Pick<FinishedItem, 'Status'>): boolean =>
-  Status === 'Completed' || Status === 'Copied'
-
 /** Returns the transition of a claimed run that is being undone. */
 export function advanceUndo(
   run: ClaimedRun,
@@ -45,13 +42,20 @@ export function advanceUndo(
       ...dueAt(run, run.StepName, mayContinue),
       item: { status: 'Completed', response: outcome.response, data: outcome.data, error: null },
     }
-  const forward = advance(run, outcome, options)
+  const forward = advance(run, withoutUndo(outcome), options)
   return {
     ...forward,
     ...(forward.errorClass === STEP_IN_DOUBT && { item: null }), // nothing was attempted
     status: forward.status === 'Failed' ? 'UndoFailed' : 'Undoing',
     isUndo: true,
   }
+}
+
+/** An undo that fails must end the run, also if it calls `fail` with `undo`. */
+function withoutUndo(outcome: StepOutcome): StepOutcome {
+  if (outcome.kind !== 'failed') return outcome
+  const { undo: _undo, ...failure } = outcome
+  return failure
 }
 
 /** Returns the transition to the step that is undone next, or to the end. */

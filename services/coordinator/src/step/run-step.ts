@@ -19,7 +19,8 @@ import { perform, type StepDeps, type StepInput } from './perform-step.ts'
 import type { StepOutcome } from '../run/progress.ts'
 import { shortRedacted } from './redacted-step.ts'
 import { readState } from './rounds.ts'
-import { hasEffect, STEP_IN_DOUBT, STEP_IN_DOUBT_TEXT } from '../run/undo.ts'
+import { hasEffect } from '../run/item.ts'
+import { STEP_IN_DOUBT, STEP_IN_DOUBT_TEXT } from '../run/undo.ts'
 import type { AnyStep } from './step.ts'
 
 /** Runs the step of a claimed run and returns its outcome. Never rejects. */

@@ -60,6 +60,15 @@ export const isDelayed = (sql: Sql) => sql`(h."Status" = 'Queued' and h."NextAtt
 export const isUnleased = (sql: Sql) => sql`(h."LeaseUntil" is null or h."LeaseUntil" <= now())`
 
 /**
+ * True for a run whose lease, if it ends without a recorded outcome, leaves the step in doubt. An undo at a step without a
+ * finished item can only have called `confirm` (rule U3 in run/undo.ts).
+ */
+export const leavesDoubt = (sql: Sql) => sql`(h."LeaseUntil" is not null
+  and case when h."Status" = 'Undoing' then exists (
+    select from "Order_Item" i where ${isRunOf(sql, 'i')} and i."StepName" = h."StepName"
+      and i."Status" in ('Completed', 'Copied')) else true end)`
+
+/**
  * False for a run that has lost two workers in a row, until lease recovery has released it: lease recovery decides how
  * long the run waits.
  */

@@ -3,7 +3,7 @@ import type { Act } from '../../../run/action.ts'
 import { notActive } from '../../../run/errors.ts'
 import type { Run } from '../../../run/run.ts'
 import { UNDO_CANCELLED } from '../../../run/transitions.ts'
-import { isActive, isRun } from '../predicates.ts'
+import { isActive, isRun, leavesDoubt } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
 import { lockRun } from './lock-run.ts'
@@ -23,7 +23,7 @@ export async function cancelRun(
       "ErrorClass" = case h."Status" when 'Undoing' then ${UNDO_CANCELLED} else h."ErrorClass" end,
       "LastError" = case h."Status" when 'Undoing' then null else h."LastError" end,
       "Version" = h."Version" + 1,
-      "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null, "LeaseOwner" = null,
+      "InDoubt" = h."InDoubt" or ${leavesDoubt(tx)}, "LeaseOwner" = null,
       "LeaseUntil" = null, "StartedAt" = null, "NextAttemptAt" = null, "WaitingFor" = null,
       "CompletedAt" = now(), "UpdatedAt" = now()
     where ${isRun(tx, key)} and ${isActive(tx)}

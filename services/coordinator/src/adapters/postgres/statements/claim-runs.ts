@@ -2,7 +2,7 @@ import type postgres from 'postgres'
 import type { ClaimRequest, ClaimResult } from '../../../run/transaction-source.ts'
 import { isDueStatus } from '../../../run/status.ts'
 import { WORKER_LOST, WORKER_WAS_LOST } from '../../../run/transitions.ts'
-import { areFew, isBeforeDeadline, isClaimable, isRunOf } from '../predicates.ts'
+import { areFew, isBeforeDeadline, isClaimable, isRunOf, leavesDoubt } from '../predicates.ts'
 import { type ClaimedRow, claimOf, type Numbered, type RunRow } from '../rows.ts'
 
 /**
@@ -25,7 +25,7 @@ export async function claimRuns(
         "LeaseOwner" = w.owner, "LeaseUntil" = now() + ${leaseMs} * interval '1 ms',
         "NextSweepAt" = least(h."NextSweepAt", now() + ${leaseMs} * interval '1 ms'), -- usually unchanged, so that its index is not written
         "SweepCount" = 0, "StartedAt" = now(), "Attempt" = h."Attempt" + 1, "WaitingFor" = null,
-        "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null, "UpdatedAt" = now(),
+        "InDoubt" = h."InDoubt" or ${leavesDoubt(sql)}, "UpdatedAt" = now(),
         "ErrorClass" = case when h."LeaseUntil" is null then h."ErrorClass" else ${WORKER_LOST} end,
         "LastError" = case when h."LeaseUntil" is null then h."LastError" else ${WORKER_WAS_LOST} end
       from (
@@ -42,7 +42,7 @@ export async function claimRuns(
       select h."Process", h."TransactionID", h."ReplayID", h."StepName", h."Attempt", 'in_doubt',
         coalesce(h."StartedAt", now())
       from moved m, "Order_Header" h -- reads the row as it was before this statement
-      where m."InDoubt" and ${isRunOf(sql, 'm')} and h."LeaseUntil" is not null
+      where (m."InDoubt" or m."Status" = 'Undoing') and ${isRunOf(sql, 'm')} and h."LeaseUntil" is not null
     )
     select n, "Status", "Version", "Attempt", "InDoubt", "InitialData", "Realm", "NextAttemptAt", "LastError",
       "ErrorClass", "DefinitionVersion", "DeadlineAt", "CreatedAt", "UpdatedAt", case when not "isFirst" or "Version" > 1 then (

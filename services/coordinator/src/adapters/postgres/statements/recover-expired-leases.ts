@@ -6,7 +6,7 @@ import {
   WORKER_LOST,
   WORKER_WAS_LOST,
 } from '../../../run/transitions.ts'
-import { isRunOf } from '../predicates.ts'
+import { isRunOf, leavesDoubt } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
 /**
@@ -36,7 +36,7 @@ export async function recoverExpiredLeases(
       from held
     )
     update "Order_Header" h set "LeaseOwner" = null, "LeaseUntil" = null, "StartedAt" = null,
-      "InDoubt" = true, "Version" = h."Version" + 1,
+      "InDoubt" = h."InDoubt" or ${leavesDoubt(sql)}, "Version" = h."Version" + 1,
       "ErrorClass" = ${WORKER_LOST}, "LastError" = ${WORKER_WAS_LOST},
       "Status" = case when delay is null or h."Status" = 'Undoing' then h."Status" else 'Retrying' end,
       "NextAttemptAt" = coalesce(now() + delay, h."NextAttemptAt"),
