@@ -1,7 +1,7 @@
 /** Reports the runs that an operator must act on: failed, waiting for a credential, or in doubt. */
 import { remedyFor } from '@integration-host/shared/conditions'
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
-import { HeaderView } from '@integration-host/shared/contracts/transaction'
+import { type HeaderStatus, HeaderView } from '@integration-host/shared/contracts/transaction'
 import {
   type CheckResult,
   ok,
@@ -56,9 +56,9 @@ export async function examineRuns(
 ): Promise<readonly CheckResult[]> {
   const since = new Date(now - DAY_MS).toISOString()
   const [failed, waiting, doubtful] = await Promise.all([
-    find(service, { status: ['Failed'], since }, signal),
+    find(service, { status: FAILED, since }, signal),
     find(service, { status: ['Waiting'] }, signal),
-    find(service, { inDoubt: true, status: ['Failed', 'Retrying', 'Waiting'] }, signal),
+    find(service, { inDoubt: true, status: [...FAILED, 'Retrying', 'Waiting', 'Undoing'] }, signal),
   ])
   if ('result' in failed) return [failed.result]
   if ('result' in waiting) return [waiting.result]
@@ -129,9 +129,12 @@ const checkWaiting = ({ runs, hasMore }: Found): CheckResult[] => {
       ]
 }
 
+/** The statuses of runs that have failed, forward or while they were undone. */
+const FAILED: HeaderStatus[] = ['Failed', 'UndoFailed']
+
 function checkInDoubt({ runs, hasMore }: Found): CheckResult[] {
-  const failed = { runs: runs.filter(({ Status }) => Status === 'Failed'), hasMore }
-  const active = { runs: runs.filter(({ Status }) => Status !== 'Failed'), hasMore }
+  const failed = { runs: runs.filter(({ Status }) => FAILED.includes(Status)), hasMore }
+  const active = { runs: runs.filter(({ Status }) => !FAILED.includes(Status)), hasMore }
   return [
     ...(failed.runs.length === 0
       ? []

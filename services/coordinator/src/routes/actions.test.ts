@@ -157,7 +157,12 @@ describe('the actions of callers on runs and processes', () => {
     expect(
       await codeOf(await post(`${transactions}/f1/cancel`, '', { 'If-Match': '"7"' })),
     ).toEqual([412, 'version_moved'])
+    expect(await codeOf(await post(`${transactions}/f1/undo`, { Reason: 'sorry' }))).toEqual([
+      409,
+      'transaction_not_undoable',
+    ])
     expect(await actionsOf('f1')).toMatchObject([
+      { Action: 'undo', Outcome: 'transaction_not_undoable', Reason: 'sorry' },
       { Action: 'cancel', Outcome: 'version_moved', Realm: '42', ReplayID: null },
       { Action: 'replay', Outcome: 'transaction_active', ReplayID: 0 },
       { Action: 'resume', Outcome: 'transaction_not_resumable', Reason: 'try', ReplayID: null },
@@ -165,7 +170,7 @@ describe('the actions of callers on runs and processes', () => {
     expect(await host.run('f1')).toMatchObject({ Status: 'Queued', Version: 0 })
   })
 
-  it.each(['cancel', 'resume', 'replays', 'retry', 'cancel?replay=7'])(
+  it.each(['cancel', 'resume', 'undo', 'replays', 'retry', 'cancel?replay=7'])(
     'the action %s on a transaction that does not exist is not recorded',
     async (action) => {
       const response = await post(`${transactions}/gone/${action}`, { Reason: 'invented' })

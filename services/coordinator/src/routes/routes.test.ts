@@ -559,6 +559,7 @@ describe('operator actions on a transaction', () => {
     ['replays', 'known', 'nope', 400, 'invalid_request'],
     ['resume', 'known', '', 409, 'transaction_not_resumable'],
     ['resume', 'unknown', '', 404, 'transaction_not_found'],
+    ['undo', 'unknown', '', 404, 'transaction_not_found'],
     ['cancel', 'known', '', 409, 'transaction_not_active'],
     ['cancel', 'unknown', '', 404, 'transaction_not_found'],
   ])(

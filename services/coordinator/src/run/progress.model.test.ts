@@ -278,7 +278,7 @@ class Model {
         if (!held) break
         if (isUndo) this.#settleUndo(run, ended, happening.outcome)
         else this.#settle(run, happening.outcome)
-        run.isInDoubt = 'isInDoubt' in ended && ended.isInDoubt === true
+        run.isInDoubt = 'isInDoubt' in ended && ended.isInDoubt
         const continues = isUndo
           ? isInline && ended.kind === 'undone'
           : happening.outcome === 'skipped' || (isInline && happening.outcome === 'completed')

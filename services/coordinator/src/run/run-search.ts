@@ -68,7 +68,7 @@ export function possibleStatuses({
   const possible = new Set<HeaderStatus>(status ?? ALL)
   if (errorClass !== undefined || inDoubt === true) possible.delete('Completed')
   if (waitingFor !== undefined)
-    for (const other of ALL) if (other !== 'Waiting') possible.delete(other)
+    for (const other of ALL) if (other !== 'Waiting' && other !== 'Undoing') possible.delete(other)
   return possible
 }
 

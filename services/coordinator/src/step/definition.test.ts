@@ -82,6 +82,44 @@ describe('a process definition that is built as a chain of steps', () => {
       return step.setStatus('Completed')
     })
 
+  it('an undo is checked against the data of its own step and of the earlier ones, and must end like a step', () => {
+    const booked = defineProcess('P', { targets: { bank: { url: 'https://bank.test' } } })
+      .step('book', (step) => step.complete({ id: step.attempt }), {
+        undo: (step) => {
+          expectTypeOf(step.item('book').data).toEqualTypeOf<{ id: number }>()
+          // @ts-expect-error no step ran before this one
+          void (() => step.previous.data)
+          // @ts-expect-error an undo cannot complete the run
+          void step.setStatus
+          // @ts-expect-error an undo cannot repeat
+          void step.repeat
+          return step.execute({ target: 'bank', path: '/unbook' })
+        },
+      })
+      .step('pay', (step) => step.complete('p'), {
+        undo: {
+          run: (step) => step.complete(step.previous.data.id + step.item('pay').data.length),
+          async confirm(step) {
+            // @ts-expect-error confirm may query the target but not call execute
+            void step.execute
+            return (await step.find({ target: 'bank', path: '/' })) === null
+              ? 'not_done'
+              : step.complete()
+          },
+        },
+      })
+    expect(booked.undoable).toEqual(['book', 'pay'])
+    // @ts-expect-error an undo must return an outcome
+    void (() => booked.step('last', (step) => step.complete(), { undo: () => {} }))
+    void (() =>
+      booked.step('last', (step) => step.complete(), {
+        // @ts-expect-error the process has no such target
+        undo: (step) => step.execute({ target: 'y', path: '/' }),
+      }))
+    // @ts-expect-error `undo` of fail is true or false
+    void (() => booked.step('x', (step) => step.fail('no', { undo: 'yes' })))
+  })
+
   it('a process definition has the steps in the order of the chain, each with its options', () => {
     expect(sales.stepNames).toEqual(['customer', 'invoice', 'notice'])
     expect(sales.steps.get('invoice')?.confirm).toBeTypeOf('function')
@@ -223,6 +261,9 @@ describe('a process definition that is built as a chain of steps', () => {
 
   it.each([
     [{ when: true }, 'when of step a of P must be a function'],
+    [{ undo: 'no' }, 'undo of step a of P must be a function, or { run, confirm }'],
+    [{ undo: { confirm() {} } }, 'undo of step a of P must be a function, or { run, confirm }'],
+    [{ undo: { run() {}, other: 1 } }, 'undo of step a of P has no option other'],
     [{ state: {} }, 'state of step a of P must be a schema of zod 4'],
     [{ maxRounds: 3 }, 'maxRounds of step a of P has no effect without the option state'],
     [{ state: z.number(), maxRounds: 0 }, 'must be a whole number from 1 to 1000000'],
@@ -311,6 +352,7 @@ describe('a process definition that cannot run', () => {
     ['deadlineSeconds of P must be more than 0, at most 31622400', { deadlineSeconds: 0 }],
     ['deadlineSeconds of P must be more than 0', { deadlineSeconds: '60' }],
     ['deadlineSeconds of P must be more than 0', { deadlineSeconds: 31_622_401 }],
+    ["onFailure of P must be 'fail' or 'undo'", { onFailure: 'retry' }],
     ['version of P must be a positive integer, or a text', { version: 0 }],
     ['version of P must be a positive integer', { version: 1.5 }],
     ['version of P must be a positive integer', { version: '' }],

@@ -64,7 +64,7 @@ export interface ProcessChain<
         Step<
           Initial,
           Previous,
-          Items & { readonly [Key in Name]: StepOf<NoInfer<Result>> },
+          Items & { readonly [Key in Name]: StepOf<Result> },
           Settings,
           TargetName
         >,

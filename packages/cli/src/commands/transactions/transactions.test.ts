@@ -76,6 +76,7 @@ beforeEach(async () => {
       problem(409, 'transaction_active', { detail: 'run 0 is active' }),
     [`POST ${AT_PATH}/9/cancel`]: () =>
       problem(412, 'version_moved', { detail: 'the version of the run is 3 now', Version: 3 }),
+    [`POST ${AT_PATH}/9/undo`]: () => ({ status: 202, body: header('9') }),
     [`POST ${AT_PATH}/9/retry`]: () => ({ status: 202, body: header('9') }),
     [`POST ${AT_PATH}/9/settle`]: () => ({
       status: 202,
@@ -298,6 +299,13 @@ describe('commands that change a transaction', () => {
       '9 continues at step order, in run 3.\n',
     )
     expect(service.requests.at(-1)?.query.get('replay')).toBe('3')
+  })
+
+  it('the command `transactions undo` begins the undo of a run', async () => {
+    expect((await cli('undo', '9', '--reason', 'refund')).out).toBe(
+      '9 is being undone from step order, in run 0.\n',
+    )
+    expect(service.requests.at(-1)?.body).toEqual({ Reason: 'refund' })
   })
 
   it('the commands `transactions retry`, `settle` and `replay --data` send the body that the coordinator expects', async () => {
