@@ -6,7 +6,11 @@ import {
   startTopology,
   webhooksTopology,
 } from '@integration-host/shared/contracts/topology'
-import { PROVIDER_EXCHANGE } from '@integration-host/shared/contracts/provider-event'
+import {
+  changesQueue,
+  onQueue,
+  PROVIDER_EXCHANGE,
+} from '@integration-host/shared/contracts/provider-event'
 import {
   COORDINATORS_EXCHANGE,
   TRANSACTIONS_EXCHANGE,
@@ -38,8 +42,10 @@ export const exchanges = [
 const optionalQueues = [
   webhooksTopology,
   processTopology(WEBHOOK_PROCESS, [WEBHOOK_STEP]),
-  changesTopology('OrderProcess', []),
+  changesTopology(onQueue('OrderProcess'), 'OrderProcess', []),
+  changesTopology(changesQueue('OrderProcess'), 'OrderProcess', []),
   processTopology('ChangeFeed', ['read']),
+  processTopology('ChangeLook', ['read']),
 ].flatMap((topology) => topology.queues)
 
 /** Every queue that a service may declare. */

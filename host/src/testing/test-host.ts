@@ -6,6 +6,7 @@ import type { HttpCall } from '@integration-host/coordinator/http-call'
 import { createHttpCaller } from '@integration-host/coordinator/http-caller'
 import { LATE_ERROR } from '@integration-host/coordinator/perform-step'
 import type { ProcessDefinition } from '@integration-host/coordinator/process'
+import { watchedKeysOf } from '@integration-host/coordinator/change-place'
 import { createMemoryTransactionSource } from '@integration-host/coordinator/memory-transaction-source'
 import {
   type ChangeTrigger,
@@ -365,7 +366,9 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
       const event = providerEventOf({ realm, entity, id, operation, at, deletedId }, named)
       const routingKey = providerRoutingKey(event)
       const started = processes.filter(({ on }) => routingKeysOf(on).includes(routingKey))
-      if (started.length === 0) throw new Error(`no process names ${entity}.${operation} in on`)
+      const isWatched = processes.some((one) => watchedKeysOf(one).includes(routingKey))
+      if (started.length === 0 && !isWatched)
+        throw new Error(`no process names ${entity}.${operation} in on`)
       if (!(await work.track(companies.connected.isConnected(realm))))
         throw new Error(
           `the company ${realm} is not connected: call host.company('${realm}') first`,

@@ -2,6 +2,7 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { onCredentialUsable, onErasureRequested } from './adapters/message-bus/credential-events.ts'
+import type { ChangeWaits } from './change/change-waits.ts'
 import type { ChangeCursors } from './change-feed/change-cursors.ts'
 import type { Triggers } from './triggers.ts'
 import { createRealmErasure } from './erasure/erase-removed-realms.ts'
@@ -12,6 +13,7 @@ import type { StoreRetry } from './worker/store-retry.ts'
 export interface CredentialDeps {
   readonly bus: MessageBus
   readonly cursors: Pick<ChangeCursors, 'removeCursor'>
+  readonly changeWaits: Pick<ChangeWaits, 'removeRealm'>
   readonly runActions: Pick<RunActions, 'wake'>
   readonly triggers: Pick<Triggers, 'onCredentialUsable'>
   readonly erase: Erase
@@ -44,6 +46,7 @@ export async function followCredentials(deps: CredentialDeps): Promise<AsyncDisp
     createRealmErasure({
       erase,
       removeCursor: (realm) => cursors.removeCursor(realm),
+      removeWaits: (realm) => deps.changeWaits.removeRealm(realm),
       retryStore,
       shutdown: shutdown.signal,
       log,

@@ -1,7 +1,7 @@
+import { readWaitingFor } from '@integration-host/shared/contracts/waiting-for'
 import type { ServiceSummary } from '@integration-host/shared/contracts/metrics-summary'
 import { headerStatuses } from '@integration-host/shared/contracts/transaction'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
-import { WAITS_FOR_SLOT } from './run/concurrency.ts'
 import type { ProcessDefinition } from './step/definition.ts'
 import { type KeyRing, watchDecryptionFailures } from '@integration-host/shared/secrets/envelope'
 import type { CutReason } from './events/event-stream-routes.ts'
@@ -80,7 +80,7 @@ export function createCoordinatorMetrics(
   )
   const waitingRuns = metrics.gauge(
     'coordinator_waiting_runs',
-    'Unfinished runs that wait: for a credential, or for a slot because their process has a limit (concurrency)',
+    'Unfinished runs that wait: for a credential, for a slot because their process has a limit (concurrency), or at a place for an event or a change',
     ['for'],
   )
   const due = metrics.gauge('coordinator_due_runs', 'Runs that a worker could claim now, by step', [
@@ -270,20 +270,16 @@ export function createCoordinatorMetrics(
         transactions.set({ status }, audit.runsByStatus[status] ?? 0)
       const inDoubtOf = (groups: readonly RunGroup[]): number =>
         groups.reduce((total, { InDoubt }) => total + InDoubt, 0)
-      const waitingFor = (isMeant: (name: string | null) => boolean): number =>
-        audit.unfinished.reduce(
-          (total, { Status, WaitingFor, Count }) =>
-            Status === 'Waiting' && isMeant(WaitingFor) ? total + Count : total,
-          0,
+      for (const kind of ['credential', 'concurrency', 'event', 'change']) {
+        const groups = audit.unfinished.filter(
+          ({ Status, WaitingFor }) =>
+            Status === 'Waiting' && (readWaitingFor(WaitingFor)?.kind ?? 'credential') === kind,
         )
-      waitingRuns.set(
-        { for: 'credential' },
-        waitingFor((name) => name !== WAITS_FOR_SLOT),
-      )
-      waitingRuns.set(
-        { for: 'concurrency' },
-        waitingFor((name) => name === WAITS_FOR_SLOT),
-      )
+        waitingRuns.set(
+          { for: kind },
+          groups.reduce((total, { Count }) => total + Count, 0),
+        )
+      }
       inDoubt.set({ state: 'unfinished' }, inDoubtOf(audit.unfinished))
       inDoubt.set({ state: 'ended' }, inDoubtOf(audit.endedBadly))
       const dueRuns: (typeof latest)['due'][number][] = []

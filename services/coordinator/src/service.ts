@@ -7,6 +7,7 @@ import {
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import { systemClock } from '@integration-host/shared/process/clock'
 import { type RunningService, StartupError } from '@integration-host/shared/process/lifecycle'
+import { changesQueue, onQueue } from '@integration-host/shared/contracts/provider-event'
 import { changesTopology } from '@integration-host/shared/contracts/topology'
 import { createEventPublisher } from '@integration-host/shared/messaging/provider-events'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
@@ -27,6 +28,8 @@ import { createStepQueue } from './worker/step-queue.ts'
 import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
 import { createChangeCursors } from './change-feed/change-cursors.ts'
+import { createChangeWaits } from './change/change-waits.ts'
+import { CHANGE_LOOK, createChangeLook, createLooks } from './change/look.ts'
 import { createSubscriptions } from './change/subscriptions.ts'
 import { CHANGE_FEED, createChangeFeed } from './change-feed/sweep.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
@@ -36,8 +39,15 @@ import { createDecisions, hasDecisions } from './decision/decisions.ts'
 import { followCredentials } from './credentials.ts'
 import { startHousekeeping } from './housekeeping.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
+import { watchedKeysOf } from './step/change-place.ts'
 import { routingKeysOf } from './step/change-trigger.ts'
-import { bindSettings, isStartable, outlineOf, type ProcessDefinition } from './step/definition.ts'
+import {
+  bindSettings,
+  hasEvents,
+  isStartable,
+  outlineOf,
+  type ProcessDefinition,
+} from './step/definition.ts'
 import { createOperationStore } from './bulk/bulk-operation-store.ts'
 import { createPauseStore } from './run/pause.ts'
 import { createPayloads } from './run/payload.ts'
@@ -60,7 +70,7 @@ import { createEventStreams } from './events/event-stream-routes.ts'
 import { createReadLog } from './routes/read-log.ts'
 import { createRunEnds } from './routes/run-ends.ts'
 import { createSealedCursors } from './routes/sealed-cursors.ts'
-import { needsChangeFeed, startTriggers } from './triggers.ts'
+import { needsChangeFeed, needsLooks, startTriggers } from './triggers.ts'
 import { addWebhookProcess, startWebhooks } from './webhooks.ts'
 import type { PausedNames } from './worker/gate.ts'
 import { createTransitionFeed } from './events/transition-feed.ts'
@@ -130,12 +140,24 @@ export async function startCoordinator(
   const changeFeed = createChangeFeed({
     cursors: changeCursors,
     subscriptions,
-    ownKeys: () => [...processes.values()].flatMap(({ on }) => routingKeysOf(on)),
+    ownKeys: () =>
+      [...processes.values()].flatMap((process) => [
+        ...routingKeysOf(process.on),
+        ...watchedKeysOf(process),
+      ]),
     publish: createEventPublisher(bus),
     now,
   })
   const addsChangeFeed = (): boolean => readsChangeFeed && needsChangeFeed(processes)
   if (addsChangeFeed()) processes.set(CHANGE_FEED, changeFeed)
+  const changeWaits = createChangeWaits(source)
+  const changeLook = createChangeLook({
+    source,
+    waits: changeWaits,
+    processes,
+    publisher: () => publisher,
+  })
+  if (needsLooks(processes)) processes.set(CHANGE_LOOK, changeLook)
   /** The names of the loaded processes. The name of a process that is loaded later is appended. */
   const processNames = [...processes.keys()]
   const reportLoaded = createLoadReport({
@@ -161,13 +183,16 @@ export async function startCoordinator(
   const declare = async (definition: ProcessDefinition): Promise<void> => {
     await queue.declare(outlineOf(definition))
     if (isStartable(definition)) await startMessages.declare(definition.name)
-    if (definition.events.length > 0) await signalMessages.declare(definition.name)
+    if (hasEvents(definition)) await signalMessages.declare(definition.name)
     // A process that subscribes to changes has a queue of provider events. On a durable bus, this queue still has the
     // bindings that earlier coordinators declared, and the intake (change-intake.ts) adds and removes bindings. On any
     // other bus, the queue is new. Its bindings are declared here, because an event that arrives before the first check
     // of the intake would otherwise be lost.
     const { name, on } = definition
-    if (!bus.isDurable && on.length > 0) await bus.declare(changesTopology(name, routingKeysOf(on)))
+    if (bus.isDurable) return
+    if (on.length > 0) await bus.declare(changesTopology(onQueue(name), name, routingKeysOf(on)))
+    const watched = watchedKeysOf(definition)
+    if (watched.length > 0) await bus.declare(changesTopology(changesQueue(name), name, watched))
   }
   await Promise.all([...processes.values()].map(declare))
   const addProcess = async (definition: ProcessDefinition): Promise<void> => {
@@ -247,9 +272,11 @@ export async function startCoordinator(
     processSettings,
     createFileRemover(config.DATA_DIR),
   )
+  const looks = createLooks({ source, waits: changeWaits, publisher, process: changeLook })
   const worker = stack.use(
     createWorker({
       source,
+      beginWatch: (...args) => looks.begin(...args),
       queue,
       publisher,
       processes,
@@ -304,6 +331,7 @@ export async function startCoordinator(
       cursors: changeCursors,
       subscriptions,
       bus,
+      looks,
       processes,
       companies,
       runActions,
@@ -321,6 +349,7 @@ export async function startCoordinator(
         async ({ definitions, failures }) => {
           for (const definition of definitions.values()) await addProcess(definition)
           if (addsChangeFeed()) await addProcess(changeFeed)
+          if (needsLooks(processes)) await addProcess(changeLook)
           worker.followDefinitions()
           triggers.followDefinitions()
           reportLoaded({ definitions: processes, failures })
@@ -359,6 +388,7 @@ export async function startCoordinator(
     await followCredentials({
       bus,
       cursors: changeCursors,
+      changeWaits,
       runActions,
       triggers,
       erase,

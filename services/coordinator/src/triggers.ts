@@ -2,6 +2,7 @@
  * Creates and connects the parts that start runs without a request to the HTTP API: schedules, messages, the provider's
  * events, and the change feed.
  */
+import { changesQueue } from '@integration-host/shared/contracts/provider-event'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { hasCode } from '@integration-host/shared/errors'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
@@ -18,10 +19,18 @@ import { startFeedWatch } from './change-feed/watch-feed.ts'
 import type { ConnectedCompanies } from './company/connected-companies.ts'
 import { createKnownCompanies } from './company/known-companies.ts'
 import type { CoordinatorMetrics } from './metrics.ts'
-import { isStartable, outlineOf, type ProcessDefinition } from './step/definition.ts'
+import {
+  hasChanges,
+  hasEvents,
+  isStartable,
+  outlineOf,
+  type ProcessDefinition,
+} from './step/definition.ts'
 import type { PauseStore } from './run/pause.ts'
 import type { TransactionSource } from './run/transaction-source.ts'
 import { startChangeIntake } from './change/change-intake.ts'
+import { CHANGE_LOOK, type Looks } from './change/look.ts'
+import { startLookIntake } from './change/look-intake.ts'
 import type { PausedNames } from './worker/gate.ts'
 import type { RunActions } from './worker/run-actions.ts'
 import { createScheduleStore } from './schedule/schedule-store.ts'
@@ -45,7 +54,18 @@ export function needsChangeFeed(processes: ReadonlyMap<string, ProcessDefinition
   const known = processes.get(CHANGE_FEED)
   if (known !== undefined && known.runBuiltIn === undefined)
     throw new StartupError(`the process name ${CHANGE_FEED} is that of a built-in process`)
-  return [...processes.values()].some(({ on }) => on.length > 0)
+  return [...processes.values()].some((process) => process.on.length > 0 || hasChanges(process))
+}
+
+/**
+ * Returns whether runs of at least one process wait for changes, so that objects must be read.
+ *
+ * @throws {StartupError} if a process of the user has the name of the process that reads the objects.
+ */
+export function needsLooks(processes: ReadonlyMap<string, ProcessDefinition>): boolean {
+  if (processes.get(CHANGE_LOOK)?.runBuiltIn === undefined && processes.has(CHANGE_LOOK))
+    throw new StartupError(`the process name ${CHANGE_LOOK} is that of a built-in process`)
+  return [...processes.values()].some(hasChanges)
 }
 
 export interface TriggersDeps {
@@ -54,6 +74,7 @@ export interface TriggersDeps {
   readonly cursors: ChangeCursors
   readonly subscriptions: Pick<Subscriptions, 'keepSubscriptions'>
   readonly bus: MessageBus
+  readonly looks: Pick<Looks, 'changed'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly companies: ConnectedCompanies
   readonly runActions: RunActions
@@ -157,8 +178,7 @@ export function startTriggers(deps: TriggersDeps): Triggers {
     startSignalIntake({
       ...intake,
       queue: createStartQueue(bus, deps.owner, signalKey),
-      processes: () =>
-        [...processes.values()].filter(({ events }) => events.length > 0).map(({ name }) => name),
+      processes: () => [...processes.values()].filter(hasEvents).map(({ name }) => name),
     }),
   )
   const changes = stack.use(
@@ -175,17 +195,23 @@ export function startTriggers(deps: TriggersDeps): Triggers {
       count: metrics.countChange,
     }),
   )
+  const looks = stack.use(
+    startLookIntake({
+      ...intake,
+      subscriptions: deps.subscriptions,
+      queue: createChangeQueue(bus, deps.owner, changesQueue),
+      processes,
+      looks: deps.looks,
+    }),
+  )
+  const intakes = [starts, signals, changes, looks]
   return {
     schedules,
     setPaused(paused) {
-      starts.setPaused(paused)
-      signals.setPaused(paused)
-      changes.setPaused(paused)
+      for (const one of intakes) one.setPaused(paused)
     },
     followDefinitions() {
-      starts.followDefinitions()
-      signals.followDefinitions()
-      changes.followDefinitions()
+      for (const one of intakes) one.followDefinitions()
       scheduler.soon()
       feed.soon()
     },

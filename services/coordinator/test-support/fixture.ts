@@ -10,6 +10,7 @@ import {
   startTopology,
   webhooksTopology,
 } from '@integration-host/shared/contracts/topology'
+import { changesQueue, onQueue } from '@integration-host/shared/contracts/provider-event'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { signalKey } from '@integration-host/shared/contracts/start-message'
 import { readEvents } from '@integration-host/shared/http/event-stream'
@@ -119,7 +120,10 @@ async function removeTopology(
     ...Object.entries(steps).map(([name, names]) => processTopology(name, names)),
     ...Object.keys(steps).map((process) => startTopology(process)),
     ...Object.keys(steps).map((process) => startTopology(process, signalKey(process))),
-    ...Object.keys(steps).map((process) => changesTopology(process, [])),
+    ...Object.keys(steps).flatMap((process) => [
+      changesTopology(onQueue(process), process, []),
+      changesTopology(changesQueue(process), process, []),
+    ]),
   ]
   const queues = topologies.flatMap((topology) => topology.queues)
   const exchanges = topologies.flatMap((topology) => topology.exchanges)

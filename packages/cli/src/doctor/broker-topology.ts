@@ -9,6 +9,7 @@ import {
   startTopology,
   webhooksTopology,
 } from '@integration-host/shared/contracts/topology'
+import { changesQueue, onQueue } from '@integration-host/shared/contracts/provider-event'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
 import { queueArguments } from '@integration-host/shared/messaging/rabbitmq/queue-arguments'
 import { z } from 'zod'
@@ -27,6 +28,8 @@ export interface ProcessOutline {
    * not report this member; the list is then empty.
    */
   readonly On: readonly string[]
+  /** The routing keys of the provider events that may end waits of runs of the process, as for `On`. */
+  readonly Watches: readonly string[]
   /** Whether the process is built in. Clients cannot start runs of a built-in process. */
   readonly BuiltIn: boolean
 }
@@ -41,9 +44,10 @@ export const wantedQueues = (
     ...(processes.some(({ Process }) => Process === WEBHOOK_PROCESS) ? [webhooksTopology] : []),
     ...processes.map(({ Process, Steps }) => processTopology(Process, Steps)),
     ...processes.filter(({ BuiltIn }) => !BuiltIn).map(({ Process }) => startTopology(Process)),
-    ...processes
-      .filter(({ On }) => On.length > 0)
-      .map(({ Process, On }) => changesTopology(Process, On)),
+    ...processes.flatMap(({ Process, On, Watches }) => [
+      ...(On.length > 0 ? [changesTopology(onQueue(Process), Process, On)] : []),
+      ...(Watches.length > 0 ? [changesTopology(changesQueue(Process), Process, Watches)] : []),
+    ]),
   ]
     .flatMap(({ queues }) => queues)
     .map((queue) => ({ name: prefix + queue.name, arguments: queueArguments(queue, prefix) }))

@@ -11,6 +11,7 @@ const ORDERS = {
   Process: 'OrderProcess',
   Steps: ['order'],
   On: ['intuit.Invoice.create'],
+  Watches: ['intuit.Invoice.update'],
   BuiltIn: false,
 }
 const wanted = wantedQueues([ORDERS], PREFIX)
@@ -81,7 +82,7 @@ describe('checks of RabbitMQ by the management API', () => {
   })
 
   it('doctor expects a queue on.<Process> if provider events start the process, and no queue start.<Process> if the process is built in', () => {
-    const builtIn = { Process: 'ChangeFeed', Steps: ['read'], On: [], BuiltIn: true }
+    const builtIn = { Process: 'ChangeFeed', Steps: ['read'], On: [], Watches: [], BuiltIn: true }
     const names = wantedQueues([ORDERS, builtIn], PREFIX).map(({ name }) => name)
     for (const name of ['on.OrderProcess', 'start.OrderProcess', 'steps.ChangeFeed.read'])
       expect(names).toContain(PREFIX + name)

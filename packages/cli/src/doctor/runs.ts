@@ -1,4 +1,5 @@
 /** Reports the runs that an operator must act on: failed, waiting for a credential, or in doubt. */
+import { readWaitingFor } from '@integration-host/shared/contracts/waiting-for'
 import { remedyFor } from '@integration-host/shared/conditions'
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { type HeaderStatus, HeaderView } from '@integration-host/shared/contracts/transaction'
@@ -112,9 +113,14 @@ const checkFailed = (failed: Found): CheckResult[] =>
         ),
       ]
 
-/** Runs that wait for a concurrency slot of their process are not reported, because they start without an operator. */
+/** Only runs that wait for a credential are reported. The others continue without an operator. */
 const checkWaiting = ({ runs, hasMore }: Found): CheckResult[] => {
-  const waiting = { runs: runs.filter(({ WaitingFor }) => WaitingFor !== 'concurrency'), hasMore }
+  const waiting = {
+    runs: runs.filter(
+      ({ WaitingFor }) => (readWaitingFor(WaitingFor)?.kind ?? 'credential') === 'credential',
+    ),
+    hasMore,
+  }
   return waiting.runs.length === 0
     ? []
     : [

@@ -36,6 +36,7 @@ const Processes = z.object({
       Paused: z.boolean(),
       // A coordinator of an earlier version does not send `On` and `BuiltIn`.
       On: z.array(z.string()).default([]),
+      Watches: z.array(z.string()).default([]),
       BuiltIn: z.boolean().default(false),
     }),
   ),

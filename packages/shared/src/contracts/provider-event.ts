@@ -9,6 +9,8 @@ export const PROVIDER_EXCHANGE = 'integration.provider'
 
 /** Returns the name of the queue whose events start runs of a business process, such as `on.InvoiceExport`. */
 export const onQueue = (process: string): string => `on.${process}`
+/** Returns the name of the queue whose events may end the waits of runs of a business process: `changes.<Process>`. */
+export const changesQueue = (process: string): string => `changes.${process}`
 
 /**
  * The entities whose changes Intuit reports by webhook, in the spelling of its API.

@@ -7,7 +7,7 @@ export const RunResponse = HeaderView.extend({
   ErrorClass: z.string().nullable(),
   WaitingFor: z.string().nullable().meta({
     description:
-      'a credential, `concurrency` for a slot of the process, or `event:<name>` for an event',
+      'a credential, `concurrency` for a slot of the process, `event:<name>` for an event, or `change:<name>` for a change in the books',
   }),
   InDoubt: z.boolean().meta({
     description: 'an earlier attempt of the due step may have done its work',

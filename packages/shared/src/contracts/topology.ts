@@ -13,7 +13,7 @@ import {
   stepRoutingKey,
   STEPS_EXCHANGE,
 } from './step-message.ts'
-import { onQueue, PROVIDER_EXCHANGE } from './provider-event.ts'
+import { PROVIDER_EXCHANGE } from './provider-event.ts'
 import { START_EXCHANGE, startQueue } from './start-message.ts'
 import { WEBHOOK_PROCESS } from './webhook.ts'
 
@@ -61,12 +61,16 @@ export const startTopology = (process: string, routingKey = process): Topology =
   ],
 })
 
-/** The queue of the provider events that start runs of a business process, bound to the events with these keys. */
-export const changesTopology = (process: string, routingKeys: readonly string[]): Topology => ({
+/** The queue of the provider events that start runs of a business process or end their waits, bound by these keys. */
+export const changesTopology = (
+  queue: string,
+  process: string,
+  routingKeys: readonly string[],
+): Topology => ({
   exchanges: [{ name: PROVIDER_EXCHANGE, type: 'topic' }],
   queues: [
     {
-      name: onQueue(process),
+      name: queue,
       bindings: routingKeys.map((routingKey) => ({ exchange: PROVIDER_EXCHANGE, routingKey })),
       deadLetter: { exchange: DEAD_EXCHANGE, routingKey: process },
       deliveryLimit: DELIVERY_LIMIT,

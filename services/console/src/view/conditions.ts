@@ -3,6 +3,7 @@
  * (packages/shared/src/conditions.ts), unless the console knows more. metric-conditions.ts has the conditions that are
  * found in the metrics.
  */
+import { readWaitingFor } from '@integration-host/shared/contracts/waiting-for'
 import { providerRemedy } from '@integration-host/shared/provider-profile/provider-fault'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'
@@ -135,10 +136,7 @@ function companiesText(
 const runsWaitingForCompanies = ({ processes: all }: Installation): readonly RunGroup[] =>
   (all ?? [])
     .flatMap(({ groups }) => groups ?? [])
-    .filter(
-      ({ waitingFor }) =>
-        waitingFor !== null && waitingFor !== 'concurrency' && !waitingFor.startsWith('event:'),
-    )
+    .filter(({ waitingFor }) => readWaitingFor(waitingFor)?.kind === 'credential')
 
 const faultTime = (fault: CredentialView['Fault']): readonly number[] =>
   fault === undefined ? [] : [Date.parse(fault.Since ?? fault.At)]

@@ -6,6 +6,7 @@ import {
   providerErrorOf,
   providerRemedy,
 } from '@integration-host/shared/provider-profile/provider-fault'
+import { readWaitingFor } from '@integration-host/shared/contracts/waiting-for'
 import type { RunResponse } from '@integration-host/shared/contracts/run'
 import type { RunAction } from '../contracts/runs.ts'
 import { asksAgain } from '../isomorphic/asks-again.ts'
@@ -25,6 +26,12 @@ export interface RunContext {
   readonly isPaused?: boolean
 }
 
+/** What runs wait for at a place, by the kind of the place. */
+const PLACES: Readonly<Record<string, string>> = {
+  event: 'event',
+  change: 'change in the books',
+}
+
 /** Returns one or two sentences about the state of a run; an empty text for a completed run. */
 export function whyOf(run: ExplainedRun, context: RunContext = {}): string {
   const sentence =
@@ -42,6 +49,7 @@ const isDue = ({ Status, Attempt }: ExplainedRun): boolean =>
 
 function stateSentence(run: ExplainedRun, { company, mustReconnect = false }: RunContext): string {
   const { Status, StepName, Attempt, ErrorClass, WaitingFor } = run
+  const waiting = readWaitingFor(WaitingFor)
   const providerError = providerErrorOf(run)
   const because =
     providerError !== null
@@ -65,8 +73,8 @@ function stateSentence(run: ExplainedRun, { company, mustReconnect = false }: Ru
         ? `Runs ${StepName} again soon.`
         : `Waits for the next attempt of ${StepName}, because ${because}. It is made by itself.`
     case 'Waiting':
-      return WaitingFor?.startsWith('event:')
-        ? `Waits for the event ${WaitingFor.slice('event:'.length)}.`
+      return PLACES[waiting?.kind ?? ''] !== undefined
+        ? `Waits for the ${PLACES[waiting?.kind ?? '']} ${waiting?.name}.`
         : WaitingFor === 'concurrency'
           ? 'Waits for a slot: the process limits how many runs are in progress.'
           : WaitingFor === null
@@ -131,7 +139,8 @@ export function blockedActions(
   if (!isActive) blocked.retry = ended
   else if (!['Retrying', 'Waiting', 'Undoing'].includes(Status) && run.NotBefore === null)
     blocked.retry = 'The run waits for no attempt.'
-  else if (run.WaitingFor?.startsWith('event:')) blocked.retry = 'The run waits for an event.'
+  else if (PLACES[readWaitingFor(run.WaitingFor)?.kind ?? ''] !== undefined)
+    blocked.retry = 'The run waits for an event or a change.'
   if (!InDoubt) blocked.settle = 'Nothing is in doubt.'
   return blocked
 }

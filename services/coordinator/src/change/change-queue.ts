@@ -9,7 +9,7 @@ import type { IntakeMessage, IntakeQueue } from '../worker/message-intake.ts'
 /** The routing key of its address is that of the event, for example `intuit.Invoice.update`. */
 export type ChangeMessage = IntakeMessage
 
-/** The queues `on.<Process>`, whose provider events become runs. */
+/** The queues `on.<Process>`, whose provider events become runs, or `changes.<Process>`, whose events end waits. */
 export interface ChangeQueue extends IntakeQueue<ChangeMessage> {
   /**
    * Declares the queue of a process and binds it to these routing keys, now and after every reconnect. Does not remove
@@ -27,23 +27,29 @@ export interface ChangeQueue extends IntakeQueue<ChangeMessage> {
 /** The maximum number of unacknowledged events of a process; see `start-queue.ts`. */
 const PREFETCH = 250
 
-export const createChangeQueue = (bus: MessageBus, owner: string): ChangeQueue => ({
-  declare: (process, routingKeys) => bus.declare(changesTopology(process, routingKeys)),
+/** `queueOf` returns the name of the queue of a process: `on.<Process>` or `changes.<Process>`. */
+export const createChangeQueue = (
+  bus: MessageBus,
+  owner: string,
+  queueOf: (process: string) => string = onQueue,
+): ChangeQueue => ({
+  declare: (process, routingKeys) =>
+    bus.declare(changesTopology(queueOf(process), process, routingKeys)),
 
   unbind: (process, routingKeys) =>
     bus.unbind(
-      onQueue(process),
+      queueOf(process),
       routingKeys.map((routingKey) => ({ exchange: PROVIDER_EXCHANGE, routingKey })),
     ),
 
   consume: (process, { handle, onRejected }) =>
     bus.consume(
-      onQueue(process),
-      { prefetch: PREFETCH, tag: `${owner} ${onQueue(process)}`, onRejected },
+      queueOf(process),
+      { prefetch: PREFETCH, tag: `${owner} ${queueOf(process)}`, onRejected },
       (delivery: Delivery) => {
         const message = intakeMessageOf(delivery)
         if (tracing === undefined) return handle(message)
-        return tracing.span(intakeSpan(onQueue(process), delivery), () => handle(message))
+        return tracing.span(intakeSpan(queueOf(process), delivery), () => handle(message))
       },
     ),
 

@@ -54,17 +54,9 @@ export function createChangeReader({
   onUnknownRealm,
 }: ChangeReaderDeps) {
   return async (process: string, message: ChangeMessage): Promise<ReadMessage<IgnoredChange>> => {
-    if (message.content.length > MAX_BYTES)
-      return { reason: `payload_too_large: may have at most ${MAX_BYTES} bytes` }
-    const event = eventOf(message.content)
-    if (event === null) return { reason: 'malformed: the message is not a provider event' }
-    // Every publisher derives the id from the change. A message with another id is rejected, because one change could
-    // otherwise start several runs.
-    if (event.Id !== providerEventId(event))
-      return { reason: 'invalid_request: Id is not the id of this change' }
+    const event = readEvent(message)
+    if ('reason' in event) return event
     const routingKey = providerRoutingKey(event)
-    const reason = misaddressed(message.address, routingKey)
-    if (reason !== null) return { reason }
     if (event.Source === 'webhook') onDelivery()
     if (!(await wants(process, routingKey))) return { ignored: 'unwanted' }
     if (!(await isConnected(event.Realm))) {
@@ -81,6 +73,23 @@ export function createChangeReader({
       by: undefined,
     }
   }
+}
+
+/** Returns the event of a message, or the reason why the message is dead-lettered. */
+export function readEvent({
+  content,
+  address,
+}: ChangeMessage): ProviderEvent | { readonly reason: string } {
+  if (content.length > MAX_BYTES)
+    return { reason: `payload_too_large: may have at most ${MAX_BYTES} bytes` }
+  const event = eventOf(content)
+  if (event === null) return { reason: 'malformed: the message is not a provider event' }
+  // Every publisher derives the id from the change. A message with another id is rejected, because one change could
+  // otherwise start several runs.
+  if (event.Id !== providerEventId(event))
+    return { reason: 'invalid_request: Id is not the id of this change' }
+  const reason = misaddressed(address, providerRoutingKey(event))
+  return reason === null ? event : { reason }
 }
 
 const eventOf = (content: Buffer): ProviderEvent | null => parseMessageAs(ProviderEvent, content)

@@ -67,7 +67,7 @@ export function createDeadLetterOperations({
    * @throws {IntegrationError} if the message has no transaction that can be queued now.
    */
   async function startedRunOf(letter: DeadLetter, { by }: Act): Promise<Run> {
-    runActions.process(letter.Process)
+    const { on } = runActions.process(letter.Process)
     const { Content: content, ContentBytes } = letter
     // Its publisher may not be permitted to start runs of this process.
     if (letter.Reason.startsWith(MISADDRESSED))
@@ -78,6 +78,12 @@ export function createDeadLetterOperations({
         `the message names no run, and only the first ${content.length} of its ${ContentBytes} bytes are stored`,
       )
     const changed = transactionOfEvent(content)
+    // An event of the queue `changes.<Process>`: it only has an object read, and the next event of the object does so too.
+    if (changed !== null && on.length === 0)
+      throw new IntegrationError(
+        'dead_letter_without_run',
+        'no change starts a run of this process; the next change of the object is seen',
+      )
     const read =
       changed === null
         ? readStartMessage({ content, messageId: messageIdOf(letter) })

@@ -15,6 +15,7 @@ const RETRY_MS = 30_000
 export interface RealmErasureDeps {
   readonly erase: Erase
   readonly removeCursor: (realm: string) => Promise<void>
+  readonly removeWaits: (realm: string) => Promise<void>
   readonly retryStore: StoreRetry
   readonly shutdown: AbortSignal
   readonly log: Logger
@@ -33,6 +34,7 @@ export function createRealmErasure(deps: RealmErasureDeps) {
     for (;;) {
       const result = await retryStore(async () => {
         await deps.removeCursor(scope.Realm)
+        await deps.removeWaits(scope.Realm)
         return erase(scope, act, shutdown)
       }, shutdown).catch((error: unknown) => {
         log.error({ err: error, credential }, 'erasing the runs of a removed company failed')

@@ -8,6 +8,7 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { choicesAt } from '../decision/decisions.ts'
+import { watchedKeysOf } from '../step/change-place.ts'
 import { routingKeysOf } from '../step/change-trigger.ts'
 import { isStartable, type ProcessDefinition } from '../step/definition.ts'
 import type { Auditor } from '../worker/auditor.ts'
@@ -66,6 +67,9 @@ const ProcessView = z
     }),
     Decisions: z.array(DecisionChoices).meta({
       description: 'the events about which persons decide',
+    }),
+    Watches: z.array(z.string()).meta({
+      description: 'the routing keys of the changes that may end a wait of a run',
     }),
     BuiltIn: z.boolean().meta({
       description: 'part of the coordinator: clients cannot queue its transactions',
@@ -153,6 +157,7 @@ export function processRoutes({
         const choices = choicesAt(definition, Event)
         return choices === undefined ? [] : [{ Event, ...choices }]
       }),
+      Watches: watchedKeysOf(definition),
       BuiltIn: !isStartable(definition),
       Consuming: worker.isConsuming(definition.name),
     }

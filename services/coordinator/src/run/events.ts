@@ -14,7 +14,7 @@ import type { Act } from './action.ts'
 import { idempotencyKey, type Item } from './item.ts'
 import type { Json } from './json-normalization.ts'
 import type { Run, RunKey } from './run.ts'
-import { goesForward, WAITS_FOR_EVENT } from './status.ts'
+import { goesForward, WAITS_FOR_CHANGE, WAITS_FOR_EVENT } from './status.ts'
 import { next, type StoredRun, type Times, undoing } from './transitions.ts'
 
 export const EVENT_TIMEOUT = 'event_timeout'
@@ -27,6 +27,8 @@ export const EVENT_RECHECK_MS = 86_400_000
 
 /** A place at which runs wait for an event. */
 export interface EventPlace {
+  /** What runs wait for: an event that a client sends (the default), or a change in the books. */
+  readonly kind?: 'event' | 'change'
   readonly process: string
   readonly place: string
   /** The place after it; `null` if the run is completed with it. */
@@ -123,8 +125,12 @@ export function signalled(
   return isWaitingFor(header, place) ? movedOn(kept, place, times) : kept
 }
 
-const isWaitingFor = ({ Status, WaitingFor }: Run, { place }: EventPlace): boolean =>
-  Status === 'Waiting' && WaitingFor === `${WAITS_FOR_EVENT}${place}`
+/** Returns the `WaitingFor` of the runs that wait at this place. */
+export const waitingFor = ({ kind, place }: Pick<EventPlace, 'kind' | 'place'>): string =>
+  `${kind === 'change' ? WAITS_FOR_CHANGE : WAITS_FOR_EVENT}${place}`
+
+const isWaitingFor = ({ Status, WaitingFor }: Run, place: EventPlace): boolean =>
+  Status === 'Waiting' && WaitingFor === waitingFor(place)
 
 /** Returns a run that has waited at this place, after its event or its timeout: the next place is due. */
 function movedOn(

@@ -6,10 +6,11 @@
 import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
 import type { Round } from './item.ts'
 import type { ClaimedRun } from './run.ts'
-import { WAITS_FOR_EVENT } from './status.ts'
+import { waitingFor } from './events.ts'
 import { WAITING_RECHECK_MS } from './transaction-source.ts'
 import { type RetryPolicy, retryDelayMs } from './retry-policy.ts'
 import type { Json } from './json-normalization.ts'
+import type { WatchedObject } from './watched-object.ts'
 
 /**
  * What is stored about the last call of an attempt, so that an operator can find the call in the logs of the target.
@@ -115,8 +116,16 @@ export type StepOutcome =
    * already sent. If no call was sent, neither an item nor an attempt is stored.
    */
   | { readonly kind: 'released'; readonly noResponse?: string; readonly isInDoubt?: boolean }
-  /** The run waits here for an event, at most for `timeoutMs`; `null` means without end. */
-  | { readonly kind: 'parked'; readonly timeoutMs: number | null; readonly ask: Json }
+  /**
+   * The run waits here for an event, or for a change of the object `watched`, at most for `timeoutMs`; `null` means without
+   * end.
+   */
+  | {
+      readonly kind: 'parked'
+      readonly timeoutMs: number | null
+      readonly ask: Json
+      readonly watched?: WatchedObject
+    }
 
 export interface Transition {
   readonly status: HeaderStatus
@@ -300,7 +309,10 @@ export function advance(
         stepName,
         attempt: 0,
         delayMs: outcome.timeoutMs,
-        waitingFor: `${WAITS_FOR_EVENT}${stepName}`,
+        waitingFor: waitingFor({
+          kind: outcome.watched === undefined ? 'event' : 'change',
+          place: stepName,
+        }),
         item: { status: 'Waiting', response: null, data: null, error: null, ask: outcome.ask },
       }
     case 'released': {

@@ -21,14 +21,20 @@ export const activeStatuses = [
 
 /** The beginning of `WaitingFor` of a run that waits for an event. The name of the place follows. */
 export const WAITS_FOR_EVENT = 'event:'
+/** The beginning of `WaitingFor` of a run that waits for a change in the books. The name of the place follows. */
+export const WAITS_FOR_CHANGE = 'change:'
 
+/** Whether a run waits at a place: for an event, or for a change in the books. */
 export const isWaitingForEvent = ({
   Status,
   WaitingFor,
 }: {
   readonly Status: HeaderStatus
   readonly WaitingFor: string | null
-}): boolean => Status === 'Waiting' && WaitingFor?.startsWith(WAITS_FOR_EVENT) === true
+}): boolean =>
+  Status === 'Waiting' &&
+  WaitingFor !== null &&
+  (WaitingFor.startsWith(WAITS_FOR_EVENT) || WaitingFor.startsWith(WAITS_FOR_CHANGE))
 
 export const isOver = (status: HeaderStatus): boolean =>
   (over as readonly HeaderStatus[]).includes(status)

@@ -3,6 +3,7 @@ import type { z } from 'zod'
 import { schedulesOf } from '../schedule/schedule.ts'
 import { triggersOf } from './change-trigger.ts'
 import { concurrencyOf } from '../run/concurrency.ts'
+import { changeStep } from './change-place.ts'
 import { bindSettings, MARK, type ProcessDefinition } from './definition.ts'
 import { type EventOptions, eventStep } from './event.ts'
 import {
@@ -96,6 +97,10 @@ function chained(name: string, options: ProcessOptions, steps: readonly NamedSte
     event(added: string, eventOptions: EventOptions = {}) {
       requireNew(added)
       return chained(name, options, [...steps, [added, eventStep(name, added, eventOptions)]])
+    },
+    change(added: string, changeOptions: Parameters<typeof changeStep>[2]) {
+      requireNew(added)
+      return chained(name, options, [...steps, [added, changeStep(name, added, changeOptions)]])
     },
   }
 }

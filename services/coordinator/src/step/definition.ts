@@ -41,7 +41,7 @@ export interface ProcessDefinition {
   readonly stepNames: readonly [string, ...string[]]
   /** @internal */
   readonly steps: ReadonlyMap<string, AnyStep>
-  /** The names of the places at which a run waits for an event. @internal */
+  /** The names of the places at which a run waits for an event or a change. @internal */
   readonly events: readonly string[]
   /** The names of the steps that have an `undo`. @internal */
   readonly undoable: readonly string[]
@@ -128,6 +128,14 @@ export const isDefinition = (value: unknown): value is ProcessDefinition =>
 
 /** Whether clients can start runs of the process. Clients cannot start runs of a built-in process. */
 export const isStartable = ({ runBuiltIn }: ProcessDefinition): boolean => runBuiltIn === undefined
+
+/** Whether the process has a place at which its runs wait for an event that a client sends. */
+export const hasEvents = ({ steps }: Pick<ProcessDefinition, 'steps'>): boolean =>
+  [...steps.values()].some(({ event }) => event !== undefined && event.change === undefined)
+
+/** Whether the process has a place at which its runs wait for a change in the books. */
+export const hasChanges = ({ steps }: Pick<ProcessDefinition, 'steps'>): boolean =>
+  [...steps.values()].some(({ event }) => event?.change !== undefined)
 
 /** Returns the limits of a step: its own limits, or else the limits of its process. */
 export const limitsOf = (definition: ProcessDefinition, step: string): StepLimits =>

@@ -26,8 +26,8 @@ describe('an event in the definition of a process', () => {
     expect(bills.stepNames).toEqual(['draft', 'approved', 'pay', 'answer', 'end'])
     expect(outlineOf(bills)).toMatchObject({ events: ['approved', 'answer'] })
     expect(eventPlaces(bills)).toEqual([
-      { process: 'PayBill', place: 'approved', next: 'pay', onTimeout: 'fail' },
-      { process: 'PayBill', place: 'answer', next: 'end', onTimeout: 'continue' },
+      { kind: 'event', process: 'PayBill', place: 'approved', next: 'pay', onTimeout: 'fail' },
+      { kind: 'event', process: 'PayBill', place: 'answer', next: 'end', onTimeout: 'continue' },
     ])
     expect(eventPlaces(defineProcess('P').event('only'))).toMatchObject([{ next: null }])
   })
@@ -54,5 +54,36 @@ describe('an event in the definition of a process', () => {
     expect(() => defineProcess('P').event('1')).toThrow('1 cannot name an event of P')
     // @ts-expect-error a date is not JSON
     defineProcess('P').event('e', { data: z.date() })
+  })
+})
+
+describe('a wait for a change in the definition of a process', () => {
+  const valid = { entity: 'Invoice', id: () => '1', until: () => true } as const
+
+  it.each<[string, object, string]>([
+    ['an unknown entity', { entity: 'Invoices' }, 'entity of change c of P must be one of Account'],
+    ['an id', { id: '1' }, 'id of change c of P must be a function'],
+    ['no condition', { until: undefined }, 'until of change c of P must be a function'],
+    ['another end', { onDeleted: 'skip' }, 'onDeleted of change c of P must be'],
+    ['more than a year', { timeoutSeconds: 40_000_000 }, 'timeoutSeconds of change c of P must be'],
+    ['an unknown option', { data: null }, 'change c of P has no option data'],
+  ])('a change with %s is rejected', (_, options, message) => {
+    expect(() => defineProcess('P').change('c', { ...valid, ...options })).toThrow(message)
+  })
+
+  it('later steps get the object, or null if the run may go on without it', () => {
+    const chain = defineProcess('P').change('c', valid)
+    chain.step('s', (step) => step.complete(step.previous.data['Balance'] ?? null))
+    for (const may of [
+      defineProcess('P').change('c', { ...valid, onDeleted: 'continue' }),
+      defineProcess('P').change('c', { ...valid, when: () => true }),
+    ])
+      may.step('s', (step) =>
+        // @ts-expect-error the data may be null
+        step.complete(step.previous.data['Id'] ?? null),
+      )
+    // @ts-expect-error the condition is synchronous
+    defineProcess('P').change('c', { ...valid, until: async () => true })
+    expect(chain.stepNames).toEqual(['c'])
   })
 })

@@ -2,6 +2,7 @@
 import type { z } from 'zod'
 import type { EventPlace } from '../run/events.ts'
 import type { StepOutcome } from '../run/progress.ts'
+import type { ChangeSettings } from './change-place.ts'
 import type { ProcessDefinition } from './definition.ts'
 import { cannotName, isSchema, requireMembers } from './definition-checks.ts'
 import { StepName } from '@integration-host/shared/contracts/step-message'
@@ -11,13 +12,8 @@ import { type EnteredStep, enteredMembers, placeFailed } from './entered.ts'
 import type { AnyStep, ProcessSettings } from './step.ts'
 import { thrownText } from './thrown-text.ts'
 
-/** The options of an event. */
-export interface EventOptions<Data extends z.ZodType = z.ZodType<Json>> {
-  /**
-   * The schema of the data of the event. It is checked when the event arrives: an event whose data does not match is
-   * rejected, and nothing is stored. Later steps get the data that the schema returns. Default: any JSON.
-   */
-  readonly data?: Data
+/** The options of every wait. */
+export interface WaitOptions {
   /** The longest time in seconds for which a run waits, at most a year. Default: it waits without end. */
   readonly timeoutSeconds?: number
   /**
@@ -27,8 +23,19 @@ export interface EventOptions<Data extends z.ZodType = z.ZodType<Json>> {
   readonly onTimeout?: 'fail' | 'continue'
 }
 
-/** An event as a definition stores it. */
+/** The options of an event. */
+export interface EventOptions<Data extends z.ZodType = z.ZodType<Json>> extends WaitOptions {
+  /**
+   * The schema of the data of the event. It is checked when the event arrives: an event whose data does not match is
+   * rejected, and nothing is stored. Later steps get the data that the schema returns. Default: any JSON.
+   */
+  readonly data?: Data
+}
+
+/** A place at which runs wait, as a definition stores it. */
 export interface EventSettings {
+  /** The object for whose change runs wait; absent if they wait for an event that a client sends. */
+  readonly change?: ChangeSettings
   readonly data: z.ZodType | null
   readonly timeoutMs: number | null
   readonly onTimeout: 'fail' | 'continue'
@@ -53,9 +60,28 @@ export function eventStep(process: string, name: string, options: GivenOptions):
   if (!StepName.safeParse(name).success) throw new TypeError(cannotName(name, 'an event', process))
   const what = `event ${name} of ${process}`
   requireMembers(options, MEMBERS, what)
-  const { data = null, timeoutSeconds, onTimeout = 'fail', when, ask, choices } = options
+  const { data = null, when, ask, choices } = options
   if (data !== null && !isSchema(data))
     throw new TypeError(`data of ${what} must be a schema of zod 4`)
+  const times = requireTimeout(options, what)
+  if (ask !== undefined && typeof ask !== 'function')
+    throw new TypeError(`ask of ${what} must be a function`)
+  if (choices !== undefined && ask === undefined)
+    throw new TypeError(`choices of ${what} has no effect without ask`)
+  const event: EventSettings = {
+    data,
+    ...times,
+    ...(ask !== undefined && { decision: { ask, choices: choicesOf(data, choices, what) } }),
+  }
+  // The worker waits at the place instead of calling the function.
+  return Object.assign(() => {}, { event, ...(when !== undefined && { when }) })
+}
+
+/** Returns the checked options of a wait. @throws {TypeError} if they are not valid */
+export function requireTimeout(
+  { timeoutSeconds, onTimeout = 'fail' }: WaitOptions,
+  what: string,
+): Pick<EventSettings, 'timeoutMs' | 'onTimeout'> {
   if (
     timeoutSeconds !== undefined &&
     !(
@@ -71,19 +97,7 @@ export function eventStep(process: string, name: string, options: GivenOptions):
     throw new TypeError(`onTimeout of ${what} must be 'fail' or 'continue'`)
   if (onTimeout === 'continue' && timeoutSeconds === undefined)
     throw new TypeError(`onTimeout of ${what} has no effect without timeoutSeconds`)
-  const timeoutMs = timeoutSeconds === undefined ? null : timeoutSeconds * 1_000
-  if (ask !== undefined && typeof ask !== 'function')
-    throw new TypeError(`ask of ${what} must be a function`)
-  if (choices !== undefined && ask === undefined)
-    throw new TypeError(`choices of ${what} has no effect without ask`)
-  const event: EventSettings = {
-    data,
-    timeoutMs,
-    onTimeout,
-    ...(ask !== undefined && { decision: { ask, choices: choicesOf(data, choices, what) } }),
-  }
-  // The worker waits at the place instead of calling the function.
-  return Object.assign(() => {}, { event, ...(when !== undefined && { when }) })
+  return { timeoutMs: timeoutSeconds === undefined ? null : timeoutSeconds * 1_000, onTimeout }
 }
 
 /** Returns the outcome of a run that enters the place: it waits. If `ask` throws, the run fails. */
@@ -103,7 +117,7 @@ export function enterEvent(
   }
 }
 
-/** Returns the events of a process by the names of their places. */
+/** Returns the places of a process at which runs wait. */
 export const eventPlaces = ({
   name,
   stepNames,
@@ -113,6 +127,7 @@ export const eventPlaces = ({
   stepNames.flatMap((place, index) => {
     const event = steps.get(place)?.event
     if (event === undefined) return []
+    const kind = event.change === undefined ? 'event' : 'change'
     const onTimeout = event.onTimeout === 'fail' && undoesFailure ? 'undo' : event.onTimeout
-    return [{ process: name, place, next: stepNames[index + 1] ?? null, onTimeout }]
+    return [{ kind, process: name, place, next: stepNames[index + 1] ?? null, onTimeout }]
   })

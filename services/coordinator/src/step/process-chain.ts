@@ -2,6 +2,7 @@
 import type { z } from 'zod'
 import type { AskOptions } from './ask.ts'
 import type { ProcessDefinition } from './definition.ts'
+import type { BookObject, ChangeOptions } from './change-place.ts'
 import type { EventOptions } from './event.ts'
 import type { Json, JsonInput } from '../run/json-normalization.ts'
 import type { SettingSchemas, StepSettings } from './settings.ts'
@@ -105,10 +106,45 @@ export interface ProcessChain<
     Settings,
     TargetName
   >
+  /**
+   * Returns a copy of this definition with one more place at the end: the run waits there until an object in the books of
+   * its company satisfies `until`, such as an invoice that is paid. The object is read when the run gets there and after
+   * each change of it, and at no other time.
+   *
+   * @throws {TypeError} if the name is invalid or already used, or if the options are invalid.
+   */
+  change<
+    const Name extends string,
+    const May extends 'fail' | 'continue' = 'fail',
+    const OnDeleted extends 'fail' | 'continue' = 'fail',
+    Condition extends When<Entered<Initial, Previous, Items, Settings>> | undefined = undefined,
+  >(
+    name: Name extends keyof Items ? never : Name,
+    options: ChangeOptions & {
+      readonly id: (step: Entered<Initial, Previous, Items, Settings>) => string
+      readonly onTimeout?: May
+      readonly onDeleted?: OnDeleted
+      readonly when?: Condition & When<Entered<Initial, Previous, Items, Settings>>
+    },
+  ): ProcessChain<
+    Initial,
+    ChangedOf<May | OnDeleted | SkipsIf<Condition>>,
+    Items & { readonly [Key in Name]: ChangedOf<May | OnDeleted | SkipsIf<Condition>> },
+    Settings,
+    TargetName
+  >
 }
 
 /** The names of the members of the data of an event. */
 type MemberOf<Data extends z.ZodType> = keyof z.output<Data> & string
+
+/** `continue` if the place has a condition, because it may then be skipped. */
+type SkipsIf<Condition> = Condition extends undefined ? never : 'continue'
+
+/** The type of a change in the type of a later step: the object, or `null` if the run may go on without it. */
+type ChangedOf<May> = StepOf<{
+  readonly data: BookObject | ('continue' extends May ? null : never)
+}>
 
 /** The type of an event in the type of a later step. An event that may be skipped or missing has the data `null`. */
 type EventOf<Data extends z.ZodType, OnTimeout, Skips> = StepOf<{
@@ -135,5 +171,5 @@ export type ProcessStart<
     ProcessSettings & StepSettings<Schemas>,
     keyof Named & string
   >,
-  'name' | 'step' | 'event'
+  'name' | 'step' | 'event' | 'change'
 >

@@ -12,6 +12,7 @@
  *     nothing and is logged.
  */
 import type { Claim } from '../run/transaction-source.ts'
+import { enterChange } from './change-place.ts'
 import { enterEvent } from './event.ts'
 import { checkedInput } from '../run/input-check.ts'
 import { type EnteredStep, finishedItem, outcomeOfWhen, type StepProcess } from './entered.ts'
@@ -41,6 +42,8 @@ export async function runStep(
       const outcome = outcomeOfWhen(when, entered, deps.settings)
       if (outcome !== null) return outcome
     }
+    if (handler.event?.change !== undefined)
+      return enterChange(handler.event, handler.event.change, entered, deps.settings)
     if (handler.event !== undefined) return enterEvent(handler.event, entered, deps.settings)
     const input = withState(entered, handler)
     if ('kind' in input) return input

@@ -372,7 +372,9 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
     },
     async signal(name, TransactionID, ReplayID, placeName, { data, eventId }, act, withData) {
       const definition = process(name)
-      const place = eventPlaces(definition).find((one) => one.place === placeName)
+      const place = eventPlaces(definition).find(
+        (one) => one.place === placeName && one.kind === 'event',
+      )
       if (place === undefined)
         throw new IntegrationError('event_not_found', `${name} has no event ${placeName}`)
       const schema = definition.steps.get(placeName)?.event?.data ?? null

@@ -29,6 +29,7 @@ import { createTargetLimiter, type WaitForClock } from '../step/target-limiter.t
 import type { FinishedItem } from '../run/item.ts'
 import type { Json } from '../run/json-normalization.ts'
 import { runKey } from '../run/run.ts'
+import type { WatchedObject } from '../run/watched-object.ts'
 import type { TargetCalls } from '../run/target-calls.ts'
 import type { Claim, RunState, TransactionSource } from '../run/transaction-source.ts'
 import { applyAbortReason } from './apply-abort-reason.ts'
@@ -47,6 +48,8 @@ export interface ClaimedStepDeps {
   readonly retryStore: StoreRetry
   /** Aborted only at the very end of a shutdown, because outcomes must still be recorded while the worker drains. */
   readonly cutOff: AbortSignal
+  /** Stores that the run waits for a change of the object, and has the object read. */
+  readonly beginWatch: (object: WatchedObject, claim: Claim) => Promise<void>
   readonly call: HttpCall
   readonly files: Files
   readonly gateway: Gateway
@@ -98,6 +101,12 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       deps.count(run.Process, run.StepName, 'lost')
       stepLog().warn('step lost its lease')
       return null
+    }
+    if (outcome.kind === 'parked' && outcome.watched !== undefined) {
+      const { watched } = outcome
+      // Before the run waits: no change after this can be missed (change/look.ts, L1).
+      const begun = await retryStore(() => deps.beginWatch(watched, claim), deps.cutOff)
+      if (begun === ABORTED) return null
     }
     const { stepNames: steps } = definition
     const finished = claim.items.map(({ StepName }) => StepName)
@@ -332,7 +341,7 @@ const EXPECTED: Partial<Record<StepOutcome['kind'], string>> = {
   completed: 'step completed',
   skipped: 'step skipped',
   repeated: 'step called repeat and starts its next round',
-  parked: 'run waits for an event',
+  parked: 'run waits for an event or a change',
   undone: 'step undone',
   left: 'step has nothing to undo',
   later: 'step called waitFor and starts again later',

@@ -4,7 +4,7 @@
  */
 import type postgres from 'postgres'
 import type { RunKey } from '../../run/run.ts'
-import { activeStatuses, WAITS_FOR_EVENT } from '../../run/status.ts'
+import { activeStatuses, WAITS_FOR_CHANGE, WAITS_FOR_EVENT } from '../../run/status.ts'
 import { WORKER_LOST } from '../../run/transitions.ts'
 import type { RunTerms } from '../../run/transaction-source.ts'
 
@@ -49,9 +49,10 @@ export const deadlineFrom = (
 /** The deadline of a run that begins or is resumed now. */
 export const deadlineFromNow = (sql: Sql, terms: RunTerms) => deadlineFrom(sql, terms, sql`now()`)
 
-/** False for a run that waits for an event. */
+/** False for a run that waits at a place: for an event, or for a change in the books. */
 export const isNotWaitingForEvent = (sql: Sql) =>
-  sql`(h."WaitingFor" is null or not starts_with(h."WaitingFor", ${WAITS_FOR_EVENT}))`
+  sql`(h."WaitingFor" is null or not (starts_with(h."WaitingFor", ${WAITS_FOR_EVENT})
+    or starts_with(h."WaitingFor", ${WAITS_FOR_CHANGE})))`
 
 /** True for a queued run whose start time has not come yet. */
 export const isDelayed = (sql: Sql) => sql`(h."Status" = 'Queued' and h."NextAttemptAt" > now())`

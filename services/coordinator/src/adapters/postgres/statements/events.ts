@@ -9,10 +9,10 @@ import {
   type NewEvent,
   senderOf,
   type SignalResult,
+  waitingFor,
 } from '../../../run/events.ts'
 import { idempotencyKey } from '../../../run/item.ts'
 import type { Run, RunKey } from '../../../run/run.ts'
-import { WAITS_FOR_EVENT } from '../../../run/status.ts'
 import { isActive, isRun, isRunOf } from '../predicates.ts'
 import { itemOf, type ItemRow, runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
@@ -32,13 +32,15 @@ const movedOn = (tx: Tx, following: postgres.Fragment, sweepMs: number) => tx`
 /** Stores an event as the item of its place. Moves the run on if it waits there. */
 export async function signalRun(
   tx: Tx,
-  { process, place, next }: EventPlace,
+  at: EventPlace,
   transactionId: string,
   replayId: number | null,
   event: NewEvent,
   act: Act,
   { sweepMs }: { readonly sweepMs: number },
 ): Promise<SignalResult> {
+  const { process, place, next } = at
+  const waits = waitingFor(at)
   const before = await lockRun(tx, process, transactionId, replayId, act)
   const data = event.data === null ? null : JSON.stringify(event.data)
   // The statements after the lock see every event that was stored before it.
@@ -47,7 +49,7 @@ export async function signalRun(
       insert into "Order_Item" as i ("Process", "TransactionID", "ReplayID", "StepName", "Status",
         "Attempt", "IdempotencyKey", "Data", "Sender", "StartedAt", "FinishedAt")
       select h."Process", h."TransactionID", h."ReplayID", ${place},
-        case when h."WaitingFor" = ${WAITS_FOR_EVENT + place} then 'Completed' else 'Received' end,
+        case when h."WaitingFor" = ${waits} then 'Completed' else 'Received' end,
         0, ${idempotencyKey(before, place)}, ${data}::text::jsonb,
         ${JSON.stringify(senderOf(act, event))}::text::jsonb, now(), now()
       from "Order_Header" h where ${isRun(tx, before)} and ${isActive(tx)} and h."Status" <> 'Undoing'
@@ -62,7 +64,7 @@ export async function signalRun(
     ), moved as (
       update "Order_Header" h set ${movedOn(tx, tx`${next}::text`, sweepMs)}
       from item i where ${isRunOf(tx, 'i')} and h."Status" = 'Waiting'
-        and h."WaitingFor" = ${WAITS_FOR_EVENT + place}
+        and h."WaitingFor" = ${waits}
       returning h.*
     ), slots as (
       -- The run gets a slot when it is claimed again.
@@ -94,7 +96,7 @@ export async function settleWaits(
   which: RunKey | { readonly limit: number },
   { sweepMs }: { readonly sweepMs: number },
 ): Promise<Run[]> {
-  const refs = places.map((one) => ({ ...one, waits: WAITS_FOR_EVENT + one.place }))
+  const refs = places.map((one) => ({ ...one, waits: waitingFor(one) }))
   const chosen =
     'limit' in which ? tx`h."CompletedAt" is null and h."NextSweepAt" <= now()` : isRun(tx, which)
   const range =

@@ -1,0 +1,3 @@
+import { changeWaitsContract } from './change-waits.contract.ts'
+
+changeWaitsContract('embedded')

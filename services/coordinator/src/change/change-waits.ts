@@ -1,0 +1,82 @@
+/**
+ * The store of the objects for whose changes runs wait: one row for each run and object. The row is stored before the
+ * run becomes `Waiting`, so that no change in between is missed. A row outlives a wait that ended in another way, such
+ * as a cancel, until the object changes again or its company is erased.
+ */
+import { createHash } from 'node:crypto'
+import { installation, type InstallationRow } from '../records/installation.ts'
+import { changeRow } from '../records/records.ts'
+import type { RunKey } from '../run/run.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
+import type { WatchedObject } from '../run/watched-object.ts'
+
+/** A run that waits for a change of an object. */
+export interface ChangeWait extends RunKey {
+  readonly Place: string
+  /** The version of the run when it began to wait. A run that waits once more has another one. */
+  readonly Version: number
+}
+export type ChangeWaitRow = InstallationRow<ChangeWait>
+
+const PREFIX = 'change:'
+const PAGE = 200
+const ofRealm = (realm: string): string => `${PREFIX}${realm}/`
+const ofObject = ({ realm, entity, id }: WatchedObject): string =>
+  `${ofRealm(realm)}${entity}-${id}/`
+/** Returns a text of constant length, so that no name of a row is the beginning of another one. */
+const hashOf = ({ TransactionID, ReplayID }: RunKey, place: string): string =>
+  createHash('sha256')
+    .update(JSON.stringify([TransactionID, ReplayID, place]))
+    .digest('hex')
+    .slice(0, 32)
+
+export type ChangeWaits = ReturnType<typeof createChangeWaits>
+
+export function createChangeWaits(source: Pick<TransactionSource, 'records'>) {
+  const records = source.records(installation<ChangeWait>(PREFIX))
+  /** Returns at most `limit` rows whose names begin with `beginning`, after the row of the name `after`. */
+  async function page(
+    beginning: string,
+    after = beginning,
+    limit = PAGE,
+  ): Promise<readonly ChangeWaitRow[]> {
+    const rows = await records.page({ by: ['Name'], after: [after], limit })
+    const end = rows.findIndex(({ Name }) => !Name.startsWith(beginning))
+    return end === -1 ? rows : rows.slice(0, end)
+  }
+  return {
+    /** Stores that a run waits for a change of the object. */
+    async begin(object: WatchedObject, wait: ChangeWait): Promise<void> {
+      const Name = `${ofObject(object)}${wait.Process}/${hashOf(wait, wait.Place)}`
+      await changeRow(records, [Name], () => ({ Name, Value: wait }))
+    },
+    /** Returns the runs that wait for the object, a page at a time. */
+    async *of(object: WatchedObject): AsyncGenerator<ChangeWaitRow> {
+      const beginning = ofObject(object)
+      for (let after: string | undefined; ;) {
+        const rows = await page(beginning, after)
+        yield* rows
+        if (rows.length < PAGE) return
+        after = rows.at(-1)?.Name
+      }
+    },
+    /** Returns whether a run of this process waits for the object. */
+    hasWait: async (object: WatchedObject, process: string): Promise<boolean> =>
+      (await page(`${ofObject(object)}${process}/`, undefined, 1)).length > 0,
+    /** Returns whether a run waits for any object of the company. */
+    hasAny: async (realm: string): Promise<boolean> =>
+      (await page(ofRealm(realm), undefined, 1)).length > 0,
+    /** Removes a wait, unless the run has begun to wait once more. */
+    end: async (row: ChangeWaitRow): Promise<void> => {
+      await records.replace(row, undefined)
+    },
+    /** Removes all waits for objects of a company. */
+    async removeRealm(realm: string): Promise<void> {
+      for (;;) {
+        const rows = await page(ofRealm(realm))
+        for (const row of rows) await records.replace(row, undefined)
+        if (rows.length < PAGE) return
+      }
+    },
+  }
+}

@@ -1,0 +1,353 @@
+/**
+ * The built-in process that reads an object for whose change runs wait, and moves those on whose condition it meets.
+ * A run of it is queued when a run begins to wait, and for each change of the object.
+ *
+ * L1  The wait is stored before the run of this process is queued, and the object is read after that. So a change either
+ *     is seen by this reading, or its event finds the wait and causes one more.
+ * L2  The id of a run is that of the change. So many waits for one object cost one call, or two if the same change is
+ *     delivered more than once.
+ * L3  The object reaches a run in the way an event does (run/events.ts): it also reaches one that is just about to wait.
+ * L4  The call is sent through the gateway, and its response is classified like that of a step. So it respects the rate
+ *     limits of its company, and waits while the credential must be renewed.
+ */
+import { createHash } from 'node:crypto'
+import { credentialName, Realm } from '@integration-host/shared/contracts/realm'
+import {
+  type ProviderEntity,
+  providerEntities,
+  type ProviderEvent,
+  ReportedEntityId,
+} from '@integration-host/shared/contracts/provider-event'
+import { hasCode, IntegrationError } from '@integration-host/shared/errors'
+import { DOCUMENT_LIMITS, parseJson } from '@integration-host/shared/json'
+import { z } from 'zod'
+import type { Actor } from '../run/action.ts'
+import { normalizedJson } from '../run/json-normalization.ts'
+import type { StepOutcome } from '../run/progress.ts'
+import { ONLY_RUN } from '../run/run-detail.ts'
+import { isOver } from '../run/status.ts'
+import type { Claim, TransactionSource } from '../run/transaction-source.ts'
+import type { WatchedObject } from '../run/watched-object.ts'
+import { waitingFor } from '../run/events.ts'
+import { type BookObject, type ChangeSettings, LINKING_ENTITIES } from '../step/change-place.ts'
+import { defineProcess } from '../step/define-process.ts'
+import { outlineOf, type ProcessDefinition } from '../step/definition.ts'
+import { eventPlaces } from '../step/event.ts'
+import { type EarlyOutcome, judgeCall, shortText } from '../step/judge-call.ts'
+import { shortRedacted } from '../step/redacted-step.ts'
+import { type SendDeps, sendCall } from '../step/send-call.ts'
+import { thrownText } from '../step/thrown-text.ts'
+import type { TransitionPublisher } from '../worker/transition-publisher.ts'
+import type { ChangeWaitRow, ChangeWaits } from './change-waits.ts'
+
+export const CHANGE_LOOK = 'ChangeLook'
+const OBJECT_DELETED = 'object_deleted'
+const STEP = 'read'
+const BY: Actor = { keyId: 'coordinator:change', person: null }
+/** The maximum number of linked objects of a payment that are looked at. */
+const MAX_LINKS = 1_000
+/** The time from a change until its second is over, with a margin for the clocks of provider and coordinator. */
+const SECOND_OVER_MS = 3_000
+/** The pause before a run is looked at once more whose worker has not recorded yet that it waits. */
+const NOT_WAITING_YET_MS = 1_000
+/** Intuit's code of the error for an object that does not exist. */
+const NOT_FOUND = '610'
+
+const Looked = z.object({ Entity: z.enum(providerEntities), EntityID: ReportedEntityId })
+
+type Source = Pick<TransactionSource, 'get' | 'signal' | 'failRun' | 'undo'>
+
+export interface LooksDeps {
+  readonly source: Pick<TransactionSource, 'queue'>
+  readonly waits: Pick<ChangeWaits, 'begin' | 'hasAny' | 'hasWait'>
+  readonly publisher: Pick<TransitionPublisher, 'publishSteps'>
+  /** The definition of {@link CHANGE_LOOK}. */
+  readonly process: ProcessDefinition
+}
+
+export type Looks = ReturnType<typeof createLooks>
+
+/** Queues the runs that read objects. Every method throws `store_unavailable` if the store cannot be reached. */
+export function createLooks({ source, waits, publisher, process: looking }: LooksDeps) {
+  /** Returns whether a run with this id exists that may have read the object already. */
+  async function queue(
+    id: string,
+    { realm, entity, id: EntityID }: WatchedObject,
+    NotBefore?: string,
+  ): Promise<boolean> {
+    const InitialData = { Entity: entity, EntityID }
+    const transaction = { TransactionID: id, Realm: realm, InitialData }
+    const [result] = await source.queue(outlineOf(looking), [
+      { ...transaction, ...(NotBefore !== undefined && { NotBefore }) },
+    ])
+    if (result?.outcome === 'queued') publisher.publishSteps([result.run])
+    return result?.outcome === 'exists' && result.run.Status !== 'Queued'
+  }
+  return {
+    /** Called before a run waits for a change of the object: stores the wait, and has the object read. */
+    async begin(object: WatchedObject, { run }: Pick<Claim, 'run'>): Promise<void> {
+      const { Process, TransactionID, ReplayID, StepName: Place, Version } = run
+      await waits.begin(object, { Process, TransactionID, ReplayID, Place, Version })
+      const of = createHash('sha256').update(
+        JSON.stringify([Process, TransactionID, ReplayID, Place]),
+      )
+      const text = `${of.digest('hex').slice(0, 20)}:${Version}`
+      await queue(`${object.entity}-${object.id}/${object.realm}/${text}`, object)
+    },
+    /** Has an object read that was changed, if a run of the process may wait for it. */
+    async changed(process: string, event: ProviderEvent): Promise<void> {
+      const { Id, Realm: realm, EntityId: id, ChangedAt } = event
+      const entity = providerEntities.find((name) => name === event.Entity)
+      if (entity === undefined || !ReportedEntityId.safeParse(id).success) return
+      const object = { realm, entity, id }
+      const isWanted = isLinking(entity)
+        ? await waits.hasAny(realm)
+        : await waits.hasWait(object, process)
+      if (!isWanted) return
+      // All changes within a second have the same id. The object may have been read between two of them, so it is read
+      // once more when the second is over.
+      if (await queue(Id, object)) {
+        const after = new Date(Date.parse(ChangedAt) + SECOND_OVER_MS).toISOString()
+        await queue(`${Id}:again`, object, after)
+      }
+    },
+  }
+}
+
+export interface ChangeLookDeps {
+  readonly source: Source
+  readonly waits: Pick<ChangeWaits, 'of' | 'end'>
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly publisher: () => Pick<TransitionPublisher, 'publishSteps' | 'publishEvent'>
+}
+
+/** The object of a company, `null` if it does not exist, or the outcome with which a run of the process ends. */
+type Reading = { readonly object: BookObject | null } | { readonly end: EarlyOutcome }
+type Read = (entity: ProviderEntity, id: string) => Promise<Reading>
+
+/** Builds the process `ChangeLook`. */
+export function createChangeLook({
+  source,
+  waits,
+  processes,
+  publisher,
+}: ChangeLookDeps): ProcessDefinition {
+  const definition = defineProcess(CHANGE_LOOK, {
+    stepTimeoutSeconds: 1_200,
+    retry: { maxAttempts: 20, baseMs: 5_000, capMs: 900_000 },
+    retention: { completedDays: 1 },
+  }).step(STEP, (step) => step.complete())
+
+  /** Moves the run on. Returns whether the wait has ended. */
+  async function settle(
+    { Value: wait }: ChangeWaitRow,
+    process: ProcessDefinition,
+    object: BookObject | null,
+  ): Promise<'ended' | 'waits' | 'early'> {
+    const place = eventPlaces(process).find((one) => one.place === wait.Place)
+    const change = process.steps.get(wait.Place)?.event?.change
+    if (place === undefined || change === undefined) return 'early'
+    const found = decide(process, change, object)
+    if (found === 'waits') return 'waits'
+    try {
+      if ('data' in found) {
+        const { TransactionID, ReplayID } = wait
+        const event = { data: found.data, eventId: null }
+        const act = { by: BY, reason: null, ifVersion: null }
+        const { hasMoved, run } = await source.signal(place, TransactionID, ReplayID, event, act)
+        if (hasMoved) publisher().publishSteps([run])
+        return 'ended'
+      }
+      const { Process, TransactionID, ReplayID } = wait
+      const run = (await source.get(Process, TransactionID, ReplayID, ONLY_RUN))?.run
+      if (run === undefined) return 'ended'
+      // A look whose worker was lost may have failed the run before, and is repeated.
+      const hasFailed = run.Status === 'Failed' && run.ErrorClass === found.errorClass
+      if (!hasFailed) {
+        if (isOver(run.Status)) return 'ended'
+        const waitsHere = run.Status === 'Waiting' && run.WaitingFor === waitingFor(place)
+        if (!waitsHere) return run.StepName === wait.Place ? 'early' : 'ended'
+        const failed = await source.failRun(run, run.Version, found.errorClass, found.error)
+        if (failed === null) return 'early'
+        publisher().publishEvent(failed)
+      }
+      if (process.undoesFailure) {
+        const act = { by: BY, reason: found.errorClass, ifVersion: null }
+        publisher().publishSteps([await source.undo(Process, TransactionID, ReplayID, act)])
+      }
+      return 'ended'
+    } catch (error) {
+      if (ENDED.some((code) => hasCode(error, code))) return 'ended'
+      throw error
+    }
+  }
+
+  async function lookAt(realm: string, looked: z.output<typeof Looked>, read: Read) {
+    const { Entity: entity, EntityID: id } = looked
+    const objects: WatchedObject[] = [{ realm, entity, id }]
+    const readings = new Map<string, Reading>()
+    const readOnce = async (of: WatchedObject): Promise<Reading> => {
+      const key = `${of.entity}-${of.id}`
+      const reading = readings.get(key) ?? (await read(of.entity, of.id))
+      readings.set(key, reading)
+      return reading
+    }
+    if (isLinking(entity)) {
+      const reading = await readOnce({ realm, entity, id })
+      if ('end' in reading) return reading.end
+      for (const link of linksOf(reading.object)) objects.push({ realm, ...link })
+    }
+    const counts = { waits: 0, ended: 0 }
+    let isEarly = false
+    for (const object of objects)
+      for await (const row of waits.of(object)) {
+        const reading = await readOnce(object)
+        if ('end' in reading) return reading.end
+        counts.waits += 1
+        const process = processes.get(row.Value.Process)
+        const result = process === undefined ? 'early' : await settle(row, process, reading.object)
+        if (result === 'early') isEarly = true
+        if (result !== 'ended') continue
+        counts.ended += 1
+        await waits.end(row)
+      }
+    return isEarly
+      ? EARLY
+      : ({ kind: 'completed', response: null, data: counts, endsRun: true } as const)
+  }
+
+  return {
+    ...definition,
+    async runBuiltIn(claim, deps) {
+      const looked = Looked.safeParse(claim.run.InitialData)
+      const realm = Realm.safeParse(claim.run.Realm)
+      if (!looked.success || !realm.success)
+        return {
+          kind: 'failed',
+          errorClass: 'input_invalid',
+          error: 'the run names no object of a company',
+          response: null,
+        }
+      try {
+        return await lookAt(realm.data, looked.data, readerOf(realm.data, definition, claim, deps))
+      } catch (error) {
+        // An IntegrationError means that the store is unavailable. Any other error is a bug, and its message may contain
+        // business data.
+        const isKnown = error instanceof IntegrationError
+        return {
+          kind: 'retry',
+          errorClass: isKnown ? error.code : 'step_threw',
+          error: isKnown ? error.message : 'an unexpected error',
+          response: null,
+          retryAfterMs: null,
+        }
+      }
+    },
+  }
+}
+
+const isLinking = (entity: ProviderEntity): boolean =>
+  (LINKING_ENTITIES as readonly ProviderEntity[]).includes(entity)
+
+/** The rejections of a run that no longer waits. */
+const ENDED = [
+  'transaction_not_found',
+  'transaction_purged',
+  'transaction_erased',
+  'transaction_not_undoable',
+] as const
+
+/** A run does not wait yet, or no replica with its definition has looked. It is looked at once more. */
+const EARLY: StepOutcome = {
+  kind: 'retry',
+  errorClass: 'run_not_waiting',
+  error: 'a run is not waiting yet, or its process is not loaded here',
+  response: null,
+  retryAfterMs: NOT_WAITING_YET_MS,
+}
+
+type Decision =
+  | 'waits'
+  | { readonly data: ReturnType<typeof normalizedJson> }
+  | { readonly errorClass: string; readonly error: string }
+
+/** Decides what becomes of a run that waits for this object. */
+function decide(
+  process: ProcessDefinition,
+  { entity, until, onDeleted }: ChangeSettings,
+  object: BookObject | null,
+): Decision {
+  if (object === null)
+    return onDeleted === 'continue'
+      ? { data: null }
+      : {
+          errorClass: OBJECT_DELETED,
+          error: `the object for which the run waits does not exist: ${entity}`,
+        }
+  try {
+    const isReached: unknown = until(object)
+    if (typeof isReached === 'boolean')
+      return isReached ? { data: normalizedJson(object) } : 'waits'
+    if (isReached instanceof Promise) isReached.catch(() => {})
+    return { errorClass: 'step_threw', error: 'until must return true or false, and not a promise' }
+  } catch (error) {
+    return {
+      errorClass: 'step_threw',
+      error: shortRedacted(process, `until: ${thrownText(error)}`),
+    }
+  }
+}
+
+const Link = z.object({ TxnId: ReportedEntityId, TxnType: z.enum(providerEntities) })
+const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : [])
+
+/** Returns the objects that a payment or credit memo names in `LinkedTxn`, in itself and in its lines. */
+function linksOf(object: BookObject | null): { entity: ProviderEntity; id: string }[] {
+  const links = [object, ...listOf(object?.['Line'])].flatMap((one) =>
+    typeof one === 'object' && one !== null && 'LinkedTxn' in one ? listOf(one.LinkedTxn) : [],
+  )
+  const linked = new Map<string, { entity: ProviderEntity; id: string }>()
+  for (const link of links.slice(0, MAX_LINKS)) {
+    const { data } = Link.safeParse(link)
+    if (data !== undefined)
+      linked.set(`${data.TxnType}-${data.TxnId}`, { entity: data.TxnType, id: data.TxnId })
+  }
+  return [...linked.values()]
+}
+
+/** Returns the function that reads an object of a company through the gateway. */
+function readerOf(realm: string, process: ProcessDefinition, { run }: Claim, deps: SendDeps): Read {
+  const credential = credentialName(realm)
+  return async (entity, id) => {
+    const request = { url: `/v3/company/${realm}/${entity.toLowerCase()}/${id}` }
+    const sent = await sendCall(
+      { process, run, request, options: { credential }, callKey: null, isEnded: () => false },
+      deps,
+    )
+    if ('end' in sent) return sent
+    const { outcome, what, owner } = sent
+    const judged = await judgeCall(outcome, what, owner, deps)
+    if ('kind' in judged) {
+      const body = judged.kind === 'failed' ? (judged.response?.body ?? '') : ''
+      return judged.kind === 'failed' && deps.gateway.faultOf(body)?.code === NOT_FOUND
+        ? { object: null }
+        : { end: judged.kind === 'failed' ? { ...judged, response: null } : judged }
+    }
+    const document = parseJson(judged.body, DOCUMENT_LIMITS) as Record<string, unknown> | null
+    const object = document?.[entity]
+    if (typeof object !== 'object' || object === null || Array.isArray(object)) {
+      const error = shortText(`${what} responded with ${judged.status} and another document`)
+      return {
+        end: {
+          kind: 'retry',
+          errorClass: 'response_invalid',
+          error,
+          response: null,
+          retryAfterMs: null,
+        },
+      }
+    }
+    const found = object as BookObject
+    return { object: found['status'] === 'Deleted' ? null : found }
+  }
+}
