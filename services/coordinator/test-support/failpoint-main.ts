@@ -14,7 +14,7 @@
  * - `PROCESS`: the business process to run instead of the order process. `inline` is the order process with `dispatch:
  *   'inline'`. The first step of `company` calls a company through the gateway. The first step of `short` completes the
  *   run. `changes` is like `short`, but changes of invoices start its runs. The second step of `waiting` and `expiring`
- *   is an event; the time of `expiring` is over at once.
+ *   is an event; the time of `expiring` is over at once. `rounds` skips its second step and repeats its third one.
  * - `TOKEN_SERVICE_URL`: the URL of token-service. Without this setting, every company counts as connected.
  *
  * In a sweep of the change feed, `DIES_WITH` is the id of a change or a realm, instead of the id of a transaction.
@@ -26,6 +26,7 @@ import { runService, StartupError } from '@integration-host/shared/process/lifec
 import { createLogger } from '@integration-host/shared/observability/logger'
 import type { MessageBus, OutgoingMessage } from '@integration-host/shared/messaging/message-bus'
 import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
+import { z } from 'zod'
 import { loadProcesses } from '../src/adapters/folder/processes.ts'
 import { connectPostgres } from '../src/adapters/postgres/connection.ts'
 import { createPostgresTransactionSource } from '../src/adapters/postgres/transaction-source.ts'
@@ -36,6 +37,7 @@ import { defineProcess } from '../src/step/define-process.ts'
 import { processOf } from './process-of.ts'
 import type { ProcessDefinition } from '../src/step/definition.ts'
 import type { Step } from '../src/step/step.ts'
+import type { Transition } from '../src/run/progress.ts'
 import { startCoordinator } from '../src/service.ts'
 import type { TransactionSource } from '../src/run/transaction-source.ts'
 
@@ -63,6 +65,10 @@ const points = [
   'before event',
   'event received',
   'wait settled',
+  'skipping',
+  'skipped',
+  'repeating',
+  'repeated',
 ] as const
 type Point = (typeof points)[number]
 
@@ -86,6 +92,13 @@ async function failpointDuring<Result>(
   if (point === diesAt) await new Promise((resolve) => setImmediate(resolve))
   await failpoint(point, transactionId)
   return left
+}
+
+/** Returns the points before and after a transition is recorded. A round counts if it is not the first one. */
+function pointsOf({ item }: Transition): readonly [Point, Point] {
+  if (item?.ask !== undefined) return ['parking', 'parked']
+  if (item?.status === 'Skipped') return ['skipping', 'skipped']
+  return (item?.round?.number ?? 0) > 1 ? ['repeating', 'repeated'] : ['answered', 'recorded']
 }
 
 /**
@@ -113,10 +126,10 @@ const sourceWithFailpoints = (source: TransactionSource): TransactionSource => (
     return result
   },
   async record(lease, transition) {
-    const isParking = transition.item?.ask !== undefined
-    await failpoint(isParking ? 'parking' : 'answered', lease.TransactionID)
+    const [before, after] = pointsOf(transition)
+    await failpoint(before, lease.TransactionID)
     const header = await source.record(lease, transition)
-    await failpoint(isParking ? 'parked' : 'recorded', lease.TransactionID)
+    await failpoint(after, lease.TransactionID)
     return header
   },
   async signal(place, id, ...rest) {
@@ -229,6 +242,15 @@ const expiringProcess = defineProcess('OrderProcess')
   .step('order', (step) => step.complete())
   .event('report', { timeoutSeconds: 0.001, onTimeout: 'continue' })
   .step('csv', (step) => step.complete(step.previous.data))
+/** Skips its second step, and runs its third one in four rounds. */
+const roundsProcess = defineProcess('OrderProcess')
+  .step('order', (step) => step.complete())
+  .step('report', (step) => step.complete(), { when: () => false })
+  .step(
+    'csv',
+    (step) => (step.round < 3 ? step.repeat((step.state ?? 0) + 1) : step.complete(step.state)),
+    { state: z.number() },
+  )
 
 // The coordinator's own loader loads the order process, because its file imports `integration-host`.
 const orderProcess = (await loadProcesses()).definitions.get('OrderProcess')
@@ -242,6 +264,7 @@ const processes: Readonly<Record<string, ProcessDefinition>> = {
   changes: changesProcess,
   waiting: waitingProcess,
   expiring: expiringProcess,
+  rounds: roundsProcess,
 }
 
 await runService('coordinator', async () => {

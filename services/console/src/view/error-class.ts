@@ -114,6 +114,14 @@ export const CLASSES: ReadonlyMap<string, Meaning> = new Map(
       remedy: 'Look into the target, then settle the step: the undo goes on.',
     },
     undo_cancelled: { cause: 'its undo was cancelled', remedy: 'Resume it: the undo goes on.' },
+    object_deleted: {
+      cause: 'the object for whose change it has waited does not exist any more',
+      remedy: 'Replay the run if the object was entered again, or leave it.',
+    },
+    run_not_waiting: {
+      cause: 'a run that waits for a change could not be moved on yet',
+      remedy: 'Deploy the process with this place again, then resume the look.',
+    },
     step_waits: { cause: 'the step asked to be run again later', remedy: RESUME_LATER },
     credential_faulted: {
       cause: 'the company could not be used',

@@ -252,8 +252,8 @@ const isLinking = (entity: ProviderEntity): boolean =>
 /** The rejections of a run that no longer waits. */
 const ENDED = [
   'transaction_not_found',
-  'transaction_purged',
   'transaction_erased',
+  'transaction_purged',
   'transaction_not_undoable',
 ] as const
 

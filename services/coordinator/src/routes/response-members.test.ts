@@ -61,7 +61,8 @@ const RUN = namesIn(`
 /** What the definition of a process says, and whether the process is paused. By whom and why is null. */
 const PROCESS = namesIn(`
   Process Steps RequireInternet Paused PausedAt PausedBy Reason Retry Retry.MaxAttempts Retry.BaseMs Retry.CapMs
-  Dispatch Concurrency ConcurrencyByKey StepTimeoutSeconds Version DeadlineSeconds On BuiltIn Consuming`)
+  Dispatch Concurrency ConcurrencyByKey StepTimeoutSeconds Version DeadlineSeconds On Decisions Watches BuiltIn
+  Consuming`)
 const SCHEDULE = namesIn(`
   Process Name Cron TimeZone Each CatchUp JitterSeconds NextTimes LastTime OpenTime LagSeconds Paused PausedAt PausedBy
   Reason RemovedAt`)

@@ -585,6 +585,8 @@ describe('operator actions on a transaction', () => {
           Steps: ['order', 'report', 'csv'],
           RequireInternet: true,
           On: [],
+          Decisions: [],
+          Watches: [],
           BuiltIn: false,
           Paused: false,
           PausedAt: null,
