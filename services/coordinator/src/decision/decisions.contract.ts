@@ -243,8 +243,8 @@ export function decisionsContract(kind: 'embedded' | 'real'): void {
       const keyNamed = (id: string, byte: number) =>
         `${id}:${Buffer.alloc(32, byte).toString('base64')}`
       const storedKey = async (host: Fixture) => {
-        const kind = installation<{ readonly Key: string }>('DecisionKey')
-        const [row] = await host.source.records(kind).rows('DecisionKey')
+        const rows = installation<{ readonly Key: string }>('DecisionKey')
+        const [row] = await host.source.records(rows).rows('DecisionKey')
         return row?.Value
       }
       const first = await start({ env: { PAYLOAD_KEYS: keyNamed('k1', 1) } })
