@@ -166,6 +166,15 @@ describe('a run that waits for a change in the books', () => {
     expect([strict.run.status, strict.run.errorClass]).toEqual(['Failed', 'event_timeout'])
   })
 
+  it('the object that was merged into another one counts as changed', async () => {
+    await using at = await startWaiting()
+    const { host, invoice, run } = at
+    await host.run(remove, 'r-1', { Id: invoice.Id }, { realm: '42' })
+    const merge = { realm: '42', id: '77', operation: 'merge', deletedId: invoice.Id } as const
+    await host.change('Invoice', merge)
+    expect([run.status, run.errorClass]).toEqual(['Failed', 'object_deleted'])
+  })
+
   it('a cancelled run is left alone by later changes, and a resumed one waits and reads once more', async () => {
     await using at = await startWaiting()
     const { host, company, invoice, run } = at

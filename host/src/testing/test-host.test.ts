@@ -239,7 +239,9 @@ describe('a test host', () => {
     const other = await fixture.host.run('Orders', 'o-2', { amount: 1 })
     await other.cancel()
     other.toHaveStatus('Cancelled')
-    await expect(run.resume()).rejects.toThrow('only a failed or cancelled run can be resumed')
+    await expect(run.resume()).rejects.toThrow(
+      'only a run that has failed or was cancelled can be resumed',
+    )
   })
 
   it('a run in a test host waits for the only slot of its process until another run has ended', async () => {

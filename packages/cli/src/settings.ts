@@ -10,6 +10,7 @@ import {
   serviceKeys,
 } from '@integration-host/shared/process/config'
 import { Secret } from '@integration-host/shared/secrets/secret'
+import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import { z } from 'zod'
 import { validOption } from './command.ts'
 import { UsageError } from './exit-code.ts'
@@ -124,7 +125,8 @@ const readSettings = (env: Environment) =>
 function storedAddresses(env: Environment): Environment {
   try {
     const text = readFileSync(addressesFile(env), 'utf8')
-    return z.partialRecord(z.enum(Object.values(addressOf)), httpUrl()).parse(JSON.parse(text))
+    const addresses = parseJson(text, SERVICE_LIMITS)
+    return z.partialRecord(z.enum(Object.values(addressOf)), httpUrl()).parse(addresses)
   } catch {
     return {} // It does not run, or it is of an earlier version.
   }

@@ -83,6 +83,26 @@ export function createLooks({ source, waits, publisher, process: looking }: Look
     if (result?.outcome === 'queued') publisher.publishSteps([result.run])
     return result?.outcome === 'exists' && result.run.Status !== 'Queued'
   }
+  async function changedObject(
+    process: string,
+    event: ProviderEvent,
+    lookId: string,
+  ): Promise<void> {
+    const { Realm: realm, EntityId: id, ChangedAt } = event
+    const entity = providerEntities.find((name) => name === event.Entity)
+    if (entity === undefined || !ReportedEntityId.safeParse(id).success) return
+    const object = { realm, entity, id }
+    const isWanted = isLinking(entity)
+      ? await waits.hasAny(realm)
+      : await waits.hasWait(object, process)
+    if (!isWanted) return
+    // All changes within a second have the same id. The object may have been read between two of them, so it is read
+    // once more when the second is over.
+    if (await queue(lookId, object)) {
+      const after = new Date(Date.parse(ChangedAt) + SECOND_OVER_MS).toISOString()
+      await queue(`${lookId}:again`, object, after)
+    }
+  }
   return {
     /** Called before a run waits for a change of the object: stores the wait, and has the object read. */
     async begin(object: WatchedObject, { run }: Pick<Claim, 'run'>): Promise<void> {
@@ -94,22 +114,12 @@ export function createLooks({ source, waits, publisher, process: looking }: Look
       const text = `${of.digest('hex').slice(0, 20)}:${Version}`
       await queue(`${object.entity}-${object.id}/${object.realm}/${text}`, object)
     },
-    /** Has an object read that was changed, if a run of the process may wait for it. */
+    /** Has an object read that was changed, or merged into another one, if a run of the process may wait for it. */
     async changed(process: string, event: ProviderEvent): Promise<void> {
-      const { Id, Realm: realm, EntityId: id, ChangedAt } = event
-      const entity = providerEntities.find((name) => name === event.Entity)
-      if (entity === undefined || !ReportedEntityId.safeParse(id).success) return
-      const object = { realm, entity, id }
-      const isWanted = isLinking(entity)
-        ? await waits.hasAny(realm)
-        : await waits.hasWait(object, process)
-      if (!isWanted) return
-      // All changes within a second have the same id. The object may have been read between two of them, so it is read
-      // once more when the second is over.
-      if (await queue(Id, object)) {
-        const after = new Date(Date.parse(ChangedAt) + SECOND_OVER_MS).toISOString()
-        await queue(`${Id}:again`, object, after)
-      }
+      await changedObject(process, event, event.Id)
+      const { DeletedId } = event
+      if (DeletedId !== undefined)
+        await changedObject(process, { ...event, EntityId: DeletedId }, `${event.Id}:merged`)
     },
   }
 }

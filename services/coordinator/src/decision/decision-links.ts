@@ -10,6 +10,7 @@
  */
 import { DecidingPerson, MAX_LINK_SECONDS } from '@integration-host/shared/contracts/decision'
 import { ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
+import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import {
   DecryptionError,
   generateKeyRing,
@@ -111,7 +112,7 @@ export function createDecisionLinks(deps: DecisionLinksDeps): DecisionLinks {
       if (token.length > MAX_TOKEN_LENGTH) return null
       keys ??= await readKey()
       try {
-        const parsed = Sealed.parse(JSON.parse(keys.open(token, LINK_PLACE)))
+        const parsed = Sealed.parse(parseJson(keys.open(token, LINK_PLACE), SERVICE_LIMITS))
         const [Process, id, replay, event, person, expiresAt] = parsed
         return { Process, TransactionID: id, ReplayID: replay, event, person, expiresAt }
       } catch (error) {
