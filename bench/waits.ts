@@ -116,8 +116,9 @@ async function measureEvents(count: number): Promise<number> {
           headers,
           body: '{"Data":true}',
         })
-        await body.dump()
-        if (statusCode !== 200) throw new Error(`the event was answered with ${statusCode}`)
+        const text = await body.text()
+        if (statusCode !== 200)
+          throw new Error(`the event was answered with ${statusCode}: ${text}`)
       }
     }),
   )
@@ -139,7 +140,7 @@ async function queue(process: string, count: number): Promise<string[]> {
   for (let start = 0; start < count; start += QUEUED_AT_ONCE) {
     const lines = ids
       .slice(start, start + QUEUED_AT_ONCE)
-      .map((TransactionID) => JSON.stringify({ TransactionID }))
+      .map((TransactionID) => JSON.stringify({ TransactionID, InitialData: null }))
     const { statusCode, body } = await pool.request({
       method: 'POST',
       path: `/processes/${process}/transactions/bulk`,
