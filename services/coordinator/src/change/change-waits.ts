@@ -24,9 +24,9 @@ const ofRealm = (realm: string): string => `${PREFIX}${realm}/`
 const ofObject = ({ realm, entity, id }: WatchedObject): string =>
   `${ofRealm(realm)}${entity}-${id}/`
 /** Returns a text of constant length, so that no name of a row is the beginning of another one. */
-const hashOf = ({ TransactionID, ReplayID }: RunKey, place: string): string =>
+const hashOf = ({ Process, TransactionID, ReplayID }: RunKey, place: string): string =>
   createHash('sha256')
-    .update(JSON.stringify([TransactionID, ReplayID, place]))
+    .update(JSON.stringify([Process, TransactionID, ReplayID, place]))
     .digest('hex')
     .slice(0, 32)
 
@@ -45,10 +45,12 @@ export function createChangeWaits(source: Pick<TransactionSource, 'records'>) {
     return end === -1 ? rows : rows.slice(0, end)
   }
   return {
-    /** Stores that a run waits for a change of the object. */
-    async begin(object: WatchedObject, wait: ChangeWait): Promise<void> {
-      const Name = `${ofObject(object)}${wait.Process}/${hashOf(wait, wait.Place)}`
+    /** Stores that a run waits for a change of the object. Resolves with a text that identifies run and place. */
+    async begin(object: WatchedObject, wait: ChangeWait): Promise<string> {
+      const hash = hashOf(wait, wait.Place)
+      const Name = `${ofObject(object)}${wait.Process}/${hash}`
       await changeRow(records, [Name], () => ({ Name, Value: wait }))
+      return hash
     },
     /** Returns the runs that wait for the object, a page at a time. */
     async *of(object: WatchedObject): AsyncGenerator<ChangeWaitRow> {

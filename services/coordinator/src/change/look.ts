@@ -10,7 +10,6 @@
  * L4  The call is sent through the gateway, and its response is classified like that of a step. So it respects the rate
  *     limits of its company, and waits while the credential must be renewed.
  */
-import { createHash } from 'node:crypto'
 import { credentialName, Realm } from '@integration-host/shared/contracts/realm'
 import {
   type ProviderEntity,
@@ -107,12 +106,9 @@ export function createLooks({ source, waits, publisher, process: looking }: Look
     /** Called before a run waits for a change of the object: stores the wait, and has the object read. */
     async begin(object: WatchedObject, { run }: Pick<Claim, 'run'>): Promise<void> {
       const { Process, TransactionID, ReplayID, StepName: Place, Version } = run
-      await waits.begin(object, { Process, TransactionID, ReplayID, Place, Version })
-      const of = createHash('sha256').update(
-        JSON.stringify([Process, TransactionID, ReplayID, Place]),
-      )
-      const text = `${of.digest('hex').slice(0, 20)}:${Version}`
-      await queue(`${object.entity}-${object.id}/${object.realm}/${text}`, object)
+      const wait = { Process, TransactionID, ReplayID, Place, Version }
+      const of = await waits.begin(object, wait)
+      await queue(`${object.entity}-${object.id}/${object.realm}/${of}:${Version}`, object)
     },
     /** Has an object read that was changed, or merged into another one, if a run of the process may wait for it. */
     async changed(process: string, event: ProviderEvent): Promise<void> {
