@@ -5,9 +5,11 @@ import type { Metrics } from '@integration-host/shared/observability/metrics'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import type { Hono } from 'hono'
 import { createAttachments } from './accounting/attachments.ts'
+import { type BooksDeps, createBooks } from './accounting/books.ts'
 import { createPostedEntities } from './accounting/posted-entities.ts'
 import { createCompanies } from './company/companies.ts'
-import { createCounters } from './control/counters.ts'
+import { createPreferences } from './company/preferences.ts'
+import { createCounters, type RealmCounter } from './control/counters.ts'
 import { createFaults } from './control/faults.ts'
 import type { PersonalityName } from './control/personalities.ts'
 import { createSettings } from './control/settings.ts'
@@ -62,12 +64,32 @@ const MAX_UPLOAD_BYTES = 16 * 1_048_576
 export function createApp(deps: SandboxProviderDeps): Hono {
   const settings = createSettings(deps.personality)
   const counters = createCounters()
+  const companies = createCompanies(deps.memory.companies)
+  const preferences = createPreferences()
+  const posted = createPostedEntities({
+    closedUntil: (realm) => preferences.closedUntil(realm),
+    playsBackRequestIds: () => settings.current().playsBackRequestIds,
+  })
+  const onWritten: BooksDeps['onWritten'] = (realm, kind) => {
+    const counter = WRITE_COUNTERS[kind]
+    if (counter !== undefined) counters.count(realm, counter)
+  }
   const shared = {
     settings,
     counters,
     faults: createFaults(),
-    companies: createCompanies(deps.memory.companies),
-    posted: createPostedEntities(),
+    companies,
+    preferences,
+    posted,
+    books: createBooks({
+      posted,
+      preferences,
+      findCompany: (realm) => companies.find(realm),
+      visibleAfterMs: () => settings.current().visibleAfterMs,
+      onChange: deps.webhooks?.onChange ?? (() => {}),
+      onWritten,
+    }),
+    onWritten,
     attachments: createAttachments({ now: deps.now, random }),
     grants: createGrants({
       now: deps.now,
@@ -82,7 +104,6 @@ export function createApp(deps: SandboxProviderDeps): Hono {
     disconnectUrl: deps.disconnectUrl,
     signer: deps.signer,
     webhooks: deps.webhooks ?? null,
-    onChange: deps.webhooks?.onChange ?? (() => {}),
   }
   return createServiceApp(
     {
@@ -128,6 +149,12 @@ export function createApp(deps: SandboxProviderDeps): Hono {
       app.route('/', webhookRoutes(shared))
     },
   )
+}
+
+/** The counters of successful writes; other writes are not counted. */
+const WRITE_COUNTERS: Partial<Readonly<Record<string, RealmCounter>>> = {
+  created: 'entitiesCreated',
+  'played-back': 'playedBack',
 }
 
 const random = (): string => randomBytes(24).toString('base64url')

@@ -135,10 +135,23 @@ export const apiErrors = {
     message: 'Permission Denied Error',
     detail: 'Permission Denied Error : You do not have sufficient permissions to do this.', // not from Intuit
   }),
+  '6000': validation('6000', {
+    message: 'A business validation error has occurred while processing your request',
+    detail: 'Business Validation Error: The transaction is linked to a payment.', // not from Intuit
+  }),
   '6190': validation('6190', {
     message: 'Invalid Company Status',
     detail:
       "Subscription period has ended or canceled or there was a billing problem : You can't add data to QuickBooks Online Plus because your trial or subscription period ended.",
+  }),
+  '6200': validation('6200', {
+    message: 'Account Period Closed',
+    detail: 'The account period has closed.', // not from Intuit
+  }),
+  '6210': validation('6210', {
+    message: 'Account Period Closed, Cannot Update Through Services API',
+    detail:
+      'The account period has closed and the account books cannot be updated through the QBO Services API. Please check the QBO website for more information.',
   }),
   '6240': validation('6240', {
     message: 'Duplicate Name Exists Error',

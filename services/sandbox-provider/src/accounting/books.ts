@@ -3,12 +3,12 @@ import { providerEntities } from '@integration-host/shared/contracts/provider-ev
 import { asObject } from '@integration-host/shared/json'
 import type { Company } from '../company/companies.ts'
 import { companyInfo } from '../company/company-info.ts'
-import { preferences } from '../company/preferences.ts'
+import type { Preferences } from '../company/preferences.ts'
 import type { BookChange, OnChange } from '../webhooks/book-change.ts'
 import { type ApiErrorCode, apiErrorDocument } from './api-errors.ts'
 import { batchItems, type BatchItem } from './batch.ts'
 import { changeData } from './change-data.ts'
-import { entityOf } from './entities.ts'
+import { type Entity, entityOf } from './entities.ts'
 import type { Body, Changed, Posted, PostedEntities, PostRequest } from './posted-entities.ts'
 import { parseQuery } from './query.ts'
 import { reportNamed } from './reports.ts'
@@ -24,6 +24,11 @@ export interface Books {
   write(request: PostRequest, body: Body, now: Date): BooksResult
   /** Sends a transaction by e-mail to `sendTo`, or to its own `BillEmail`. The sandbox only stores that it was sent. */
   send(request: SendRequest, now: Date): BooksResult
+  /**
+   * Changes an object as a person does in QuickBooks: the current version, also in closed books and with linked
+   * payments, and reported by webhook.
+   */
+  edit(realm: string, edit: Edit, now: Date): BooksResult
   query(realm: string, statement: string, now: Date): BooksResult
   /**
    * @param requestId the `requestid` of the batch. The `requestid` of an item consists of this value and the `bId` of
@@ -43,6 +48,15 @@ export interface Books {
   ): BooksResult
 }
 
+/** An edit by a person. Only a creation has no `id`. The entity `Preferences` can be updated only. */
+export interface Edit {
+  readonly entity: Entity | 'Preferences'
+  readonly id: string | null
+  readonly operation: 'create' | 'update' | 'void' | 'delete'
+  /** The members to change; they replace the members of the object. */
+  readonly change: Body
+}
+
 export interface SendRequest extends Changed {
   readonly realm: string
   readonly requestId: string | null
@@ -52,19 +66,23 @@ export interface SendRequest extends Changed {
 export interface BooksDeps {
   readonly posted: PostedEntities
   readonly findCompany: (realm: string) => Company | null
+  readonly preferences: Preferences
+  /** Returns the time after its creation from which queries return a new object, in milliseconds. */
+  readonly visibleAfterMs: () => number
   /** Called after each change of an object whose changes the provider reports by webhook. */
   readonly onChange: OnChange
   /** Called after each successful write of a company, with the kind of its result. */
   readonly onWritten: (realm: string, kind: Exclude<Posted['kind'], 'rejected'>) => void
 }
 
-export function createBooks({ posted, findCompany, onChange, onWritten }: BooksDeps): Books {
+export function createBooks(deps: BooksDeps): Books {
+  const { posted, findCompany, preferences, onChange, onWritten } = deps
   function write(request: PostRequest, body: Body, now: Date): BooksResult {
     const { realm, entity } = request
     const outcome = posted.post(request, body, now)
     if (outcome.kind === 'rejected') return { error: outcome.error }
     const { kind, document, settled } = outcome
-    onWritten(realm, kind)
+    if (request.isByPerson !== true) onWritten(realm, kind)
     if (kind === 'played-back') return { document }
     // The time of the changes equals the time in the response.
     const changedAt = Date.parse(String(document['time']))
@@ -78,7 +96,7 @@ export function createBooks({ posted, findCompany, onChange, onWritten }: BooksD
   /** Reports the change of an object, unless the provider sends no webhooks for objects of its kind. */
   function notify(
     realm: string,
-    { entity: name, id }: Changed,
+    { entity: name, id }: { readonly entity: string; readonly id: string },
     operation: BookChange['operation'],
     changedAt: number,
   ): void {
@@ -88,7 +106,7 @@ export function createBooks({ posted, findCompany, onChange, onWritten }: BooksD
 
   function query(realm: string, statement: string, now: Date): BooksResult {
     const parsed = parseQuery(statement)
-    const found = parsed && entitiesOf(realm, parsed.entity)
+    const found = parsed && entitiesOf(realm, parsed.entity, now)
     if (parsed === null || found === null) return { error: '4000' }
     const { isCount, startPosition, maxResults } = parsed
     const all = selected(found.all, found.name, parsed)
@@ -102,15 +120,18 @@ export function createBooks({ posted, findCompany, onChange, onWritten }: BooksD
     return { document: { QueryResponse: content, time } }
   }
 
-  function entitiesOf(realm: string, name: string) {
+  function entitiesOf(realm: string, name: string, now: Date) {
     if (name.toLowerCase() === 'companyinfo') {
       const company = findCompany(realm)
       return company && { name: 'CompanyInfo', all: [companyInfo(company)] as readonly Body[] }
     }
     if (name.toLowerCase() === 'preferences')
-      return { name: 'Preferences', all: [preferences] as readonly Body[] }
+      return { name: 'Preferences', all: [preferences.of(realm)] as readonly Body[] }
     const entity = entityOf(name)
-    return entity && { name: entity, all: posted.list(realm, entity) }
+    if (entity === null) return null
+    const visibleFrom = now.getTime() - deps.visibleAfterMs()
+    const all = posted.list(realm, entity).filter((one) => createdAt(one) <= visibleFrom)
+    return { name: entity, all }
   }
 
   function itemResult(realm: string, requestId: string | null, item: BatchItem, now: Date): Body {
@@ -154,6 +175,18 @@ export function createBooks({ posted, findCompany, onChange, onWritten }: BooksD
       }
       return write({ realm, entity, requestId, operation: 'send' }, body, now)
     },
+    edit(realm, { entity, id, operation, change }, now) {
+      if (entity === 'Preferences') {
+        const document = { Preferences: preferences.edit(realm, change, now) }
+        notify(realm, { entity, id: '1' }, 'update', now.getTime())
+        return { document }
+      }
+      const known = id === null ? null : posted.find(realm, entity, id)
+      if (id !== null && known === null) return { error: '610' }
+      const version = known && { Id: known['Id'], SyncToken: known['SyncToken'], sparse: true }
+      const request = { realm, entity, requestId: null, operation, isByPerson: true }
+      return write(request, { ...change, ...version }, now)
+    },
     query,
     batch(realm, requestId, body, now) {
       const items = batchItems(body, requestId)
@@ -172,6 +205,9 @@ export function createBooks({ posted, findCompany, onChange, onWritten }: BooksD
     },
   }
 }
+
+const createdAt = ({ MetaData }: Body): number =>
+  Date.parse(String(asObject(MetaData)?.['CreateTime']))
 
 const OPERATIONS = {
   created: 'create',

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { BookChange } from '../webhooks/book-change.ts'
+import { createPreferences } from '../company/preferences.ts'
 import { type Books, createBooks } from './books.ts'
 import type { Entity } from './entities.ts'
 import { type Body, createPostedEntities } from './posted-entities.ts'
@@ -13,6 +14,8 @@ beforeEach(() => {
   changes = []
   books = createBooks({
     posted: createPostedEntities(),
+    preferences: createPreferences(),
+    visibleAfterMs: () => 0,
     findCompany: () => null,
     onChange: (change) => changes.push(change),
     onWritten() {},

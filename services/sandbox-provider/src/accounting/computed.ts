@@ -7,7 +7,7 @@
  */
 import { asObject } from '@integration-host/shared/json'
 import { type Entity, entityOf, withActive } from './entities.ts'
-import type { Body } from './posted-entities.ts'
+import type { Body, Changed } from './posted-entities.ts'
 
 /** The forms of a sale. The provider numbers them and appends a line with their subtotal. */
 export const sales: ReadonlySet<Entity> = new Set<Entity>([
@@ -25,7 +25,8 @@ const TOTALLED = new Set<Entity>([
   'PurchaseOrder',
   'VendorCredit',
 ])
-const DATED = new Set<Entity>([
+/** The kinds of transactions. They have a `TxnDate`. */
+export const dated: ReadonlySet<Entity> = new Set<Entity>([
   ...TOTALLED,
   'BillPayment',
   'JournalEntry',
@@ -58,7 +59,7 @@ export interface Context {
 /** Returns an object with the members that the provider computes. A number and a date that it has assigned are kept. */
 export function withComputed(entity: Entity, given: Body, context: Context): Body {
   if (withActive.has(entity)) return { Active: true, ...given }
-  if (!DATED.has(entity)) return given
+  if (!dated.has(entity)) return given
   const { now, previous, find, nextNumber } = context
   const kept = (member: string): string | null => textOf(given[member]) ?? textOf(previous[member])
   const TxnDate = kept('TxnDate') ?? now.toISOString().slice(0, 10)
@@ -143,6 +144,22 @@ function paymentOf({ TxnType }: Body): 'Payment' | 'BillPayment' | null {
   return String(TxnType).startsWith('BillPayment') ? 'BillPayment' : null
 }
 
+/** Returns the payments of a transaction. */
+export const paymentsOf = (content: Body): readonly Changed[] =>
+  listOf(content['LinkedTxn']).flatMap((link) => {
+    const entity = paymentOf(link)
+    return entity === null ? [] : [{ entity, id: String(link['TxnId']) }]
+  })
+
+/** Returns a payment that no longer settles a transaction, because that transaction was voided or deleted. */
+export const withoutLinkTo = (payment: Body, { entity, id }: Changed): Body => ({
+  ...payment,
+  Line: listOf(payment['Line']).filter((line) => {
+    const [link] = listOf(line['LinkedTxn'])
+    return link?.['TxnId'] !== id || entityOf(String(link['TxnType'])) !== entity
+  }),
+})
+
 /** By which member, and in which direction, a transaction changes what its customer owes or its vendor is owed. */
 const OWED: readonly (readonly [Entity, 'CustomerRef' | 'VendorRef', string, 1 | -1])[] = [
   ['Invoice', 'CustomerRef', 'Balance', 1],
@@ -163,16 +180,22 @@ export function balancesOf(list: (entity: Entity) => readonly Body[]): ReadonlyM
   return balances
 }
 
-/** Returns a transaction after it was voided: its amounts are zero, and its lines remain. */
-export const voided = (content: Body): Body => ({
-  ...content,
-  ...(Array.isArray(content['Line']) && {
-    Line: listOf(content['Line']).map((line) => ({ ...line, Amount: 0 })),
-  }),
-  ...(content['TxnTaxDetail'] !== undefined && { TxnTaxDetail: { TotalTax: 0 } }),
-  TotalAmt: 0,
-  PrivateNote: 'Voided',
-})
+/**
+ * Returns a transaction after it was voided: its amounts are zero, its lines remain, it settles nothing, and `Voided`
+ * stands before its `PrivateNote`.
+ */
+export function voided(content: Body): Body {
+  const note = textOf(content['PrivateNote']) ?? ''
+  return {
+    ...content,
+    ...(Array.isArray(content['Line']) && {
+      Line: listOf(content['Line']).map((line) => ({ ...line, Amount: 0 })),
+    }),
+    ...(content['TxnTaxDetail'] !== undefined && { TxnTaxDetail: { TotalTax: 0 } }),
+    TotalAmt: 0,
+    PrivateNote: note === '' ? 'Voided' : `Voided - ${note}`,
+  }
+}
 
 /** Returns the lines of a transaction, with their ids and the line of the subtotal, and their total. */
 function totalled(hasSubtotal: boolean, given: Body): Body {

@@ -1,6 +1,16 @@
 import { asObject } from '@integration-host/shared/json'
 import type { ApiErrorCode } from './api-errors.ts'
-import { afterPayment, balancesOf, linksOf, sales, voided, withComputed } from './computed.ts'
+import { type BookRules, forbidden, openBooks } from './book-rules.ts'
+import {
+  afterPayment,
+  balancesOf,
+  linksOf,
+  paymentsOf,
+  sales,
+  voided,
+  withComputed,
+  withoutLinkTo,
+} from './computed.ts'
 import { type Entity, uniqueNames } from './entities.ts'
 
 export type Body = Readonly<Record<string, unknown>>
@@ -30,6 +40,8 @@ export interface PostRequest {
    * `Id`, and a creation if it has none.
    */
   readonly operation: string | null
+  /** Whether a person edits the object in QuickBooks, where some rules only warn. */
+  readonly isByPerson?: boolean
 }
 
 export interface PostedEntities {
@@ -68,7 +80,7 @@ const STORED_DELETIONS = 10_000
 /** The first document number that the provider assigns in a company. */
 const FIRST_NUMBER = 1_001
 
-export function createPostedEntities(): PostedEntities {
+export function createPostedEntities(rules: BookRules = openBooks): PostedEntities {
   const responses = new Map<string, Body>()
   /** The entities of all companies by id. Ids are unique across companies. */
   const stored = new Map<string, Stored>()
@@ -141,12 +153,7 @@ export function createPostedEntities(): PostedEntities {
    * Changes the transactions that a payment settled before it was changed, or settles now. Each of them becomes a new
    * version, as at Intuit.
    */
-  function settle(
-    { realm, entity }: PostRequest,
-    before: Body,
-    after: Body,
-    now: Date,
-  ): readonly Changed[] {
+  function settle({ realm, entity }: PostRequest, before: Body, after: Body, now: Date): Changed[] {
     const settled = new Set(linksOf(entity, after).map(({ id }) => id))
     const links = new Map(
       [...linksOf(entity, before), ...linksOf(entity, after)].map((link) => [link.id, link]),
@@ -157,21 +164,45 @@ export function createPostedEntities(): PostedEntities {
       const payment = { entity, content: { ...before, ...after }, isSettled: settled.has(id) }
       const content = {
         ...afterPayment(open, payment, findIn(realm)),
-        Id: id,
-        SyncToken: String(Number(open.content.SyncToken) + 1),
-        MetaData: { ...asObject(open.content['MetaData']), LastUpdatedTime: now.toISOString() },
+        ...nextVersion(open.content, now),
       }
       stored.set(id, { ...open, content })
       return [{ entity: kind, id }]
     })
   }
 
+  /** Removes a voided or deleted transaction from the payments that settled it. Their amount becomes unapplied. */
+  function release({ realm, entity }: PostRequest, removed: Stored['content'], now: Date) {
+    return paymentsOf(removed).flatMap(({ entity: kind, id }) => {
+      const payment = find(realm, kind, id)
+      if (payment === null) return []
+      const left = withoutLinkTo(payment.content, { entity, id: removed.Id })
+      const request = { realm, entity: kind, requestId: null, operation: null }
+      const content = {
+        ...computed(request, left, payment.content, now),
+        ...nextVersion(payment.content, now),
+      }
+      stored.set(id, { ...payment, content })
+      return [{ entity: kind, id }]
+    })
+  }
+
+  /** Returns the error of a change that the rules of the books forbid; `null` if it is allowed. */
+  const rejection = (request: PostRequest, before: Body | null, after: Body | null) =>
+    forbidden(
+      { ...request, isByPerson: request.isByPerson === true, before, after },
+      rules.closedUntil(request.realm),
+    )
+
   function create(request: PostRequest, body: Body, now: Date): Posted {
     const { Id: _, ...given } = body
     if (isNameTaken(request, given)) return { kind: 'rejected', error: '6240' }
     const at = now.toISOString()
+    const members = computed(request, given, {}, now)
+    const error = rejection(request, null, members)
+    if (error !== null) return { kind: 'rejected', error }
     const content = {
-      ...computed(request, given, {}, now),
+      ...members,
       domain: 'QBO',
       sparse: false,
       Id: String(++lastId),
@@ -187,36 +218,46 @@ export function createPostedEntities(): PostedEntities {
     const known = find(request.realm, request.entity, body['Id'])
     if (known === null) return { kind: 'rejected', error: '610' }
     if (body['SyncToken'] === undefined) return { kind: 'rejected', error: '2020' }
-    const { Id, SyncToken, MetaData } = known.content
+    const { Id, SyncToken } = known.content
     if (body['SyncToken'] !== SyncToken) return { kind: 'rejected', error: '5010' }
     const at = now.toISOString()
     if (request.operation === 'delete') {
+      const error = rejection(request, known.content, null)
+      if (error !== null) return { kind: 'rejected', error }
       stored.delete(Id)
       const deleted = { domain: 'QBO', status: 'Deleted', Id }
       const { realm, entity } = known
       const content = { ...deleted, MetaData: { LastUpdatedTime: at } }
       deletions.set(Id, { realm, entity, content })
       forgetOldest(deletions, STORED_DELETIONS)
-      const settled = settle(request, known.content, {}, now)
+      const settled = [
+        ...settle(request, known.content, {}, now),
+        ...release(request, known.content, now),
+      ]
       return { kind: 'deleted', document: { [request.entity]: deleted, time: at }, settled }
     }
-    if (request.operation === 'void' && !VOIDABLE.has(request.entity))
-      return { kind: 'rejected', error: '500' }
-    const given = request.operation === 'void' ? voided(known.content) : body
+    const isVoid = request.operation === 'void'
+    const given = isVoid ? voided(known.content) : body
     // A full update clears the members that the request omits; a sparse update keeps them.
     const merged = { ...(given['sparse'] === true && known.content), ...given, Id }
     const content = {
-      ...computed(request, merged, known.content, now),
+      ...computed(
+        request,
+        merged,
+        isVoid ? { ...known.content, LinkedTxn: [] } : known.content,
+        now,
+      ),
       domain: 'QBO',
       sparse: false,
-      Id,
-      SyncToken: String(Number(SyncToken) + 1),
-      MetaData: { ...(MetaData as object), LastUpdatedTime: at },
+      ...nextVersion(known.content, now),
     }
+    const error = rejection(request, known.content, content)
+    if (error !== null) return { kind: 'rejected', error }
     if (isNameTaken(request, content)) return { kind: 'rejected', error: '6240' }
     store(request, content)
     const settled = settle(request, known.content, content, now)
-    const kind = request.operation === 'void' ? 'voided' : 'updated'
+    if (isVoid) settled.push(...release(request, known.content, now))
+    const kind = isVoid ? 'voided' : 'updated'
     return { kind, document: documentOf(request, content, at), settled }
   }
 
@@ -227,7 +268,7 @@ export function createPostedEntities(): PostedEntities {
         return { kind: 'rejected', error: '2130' }
       }
       const key = requestId === null ? null : `${realm}/${requestId}`
-      const known = key === null ? undefined : responses.get(key)
+      const known = key === null || !rules.playsBackRequestIds() ? undefined : responses.get(key)
       if (known !== undefined) return { kind: 'played-back', document: known, settled: [] }
       const isChange = body['Id'] !== undefined || operation === 'delete' || operation === 'void'
       const outcome = isChange ? change(request, body, now) : create(request, body, now)
@@ -261,17 +302,12 @@ export function createPostedEntities(): PostedEntities {
   }
 }
 
-/** The transactions that can be voided. */
-const VOIDABLE = new Set<Entity>([
-  'BillPayment',
-  'CreditMemo',
-  'Invoice',
-  'Payment',
-  'Purchase',
-  'RefundReceipt',
-  'SalesReceipt',
-  'Transfer',
-])
+/** Returns the members by which the next version of an object differs from `content`. */
+const nextVersion = ({ Id, SyncToken, ...content }: Stored['content'], now: Date) => ({
+  Id,
+  SyncToken: String(Number(SyncToken) + 1),
+  MetaData: { ...asObject(content['MetaData']), LastUpdatedTime: now.toISOString() },
+})
 
 const changedAt = ({ MetaData }: Body): number =>
   Date.parse(String(asObject(MetaData)?.['LastUpdatedTime']))

@@ -31,6 +31,14 @@ export const Behaviour = z.strictObject({
     .min(0)
     .max(120_000)
     .meta({ description: 'how long a response is delayed after its effect' }),
+  visibleAfterMs: z.int().min(0).max(86_400_000).meta({
+    description:
+      'how long queries do not return a new object; reads by id and change data return it at once',
+  }),
+  playsBackRequestIds: z.boolean().meta({
+    description:
+      'whether a POST with a known requestid returns the first response; false: it is executed again',
+  }),
   pkce: z.boolean().meta({
     description: 'whether S256 is advertised and required; false: PKCE parameters are ignored',
   }),

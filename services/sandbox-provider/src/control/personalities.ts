@@ -32,6 +32,9 @@ const intuit: Personality = {
     // say that the whole grant ends.
     revokeOnReuse: false,
     latencyMs: 0,
+    // Intuit does not document when a query returns a new object.
+    visibleAfterMs: 0,
+    playsBackRequestIds: true,
     // Intuit does not document PKCE. It accepts requests with a code challenge, but it is unknown whether Intuit checks
     // the code verifier.
     pkce: false,
@@ -64,6 +67,9 @@ const strict: Personality = {
     graceSeconds: 0,
     revokeOnReuse: true, // RFC 9700 §4.14.2
     latencyMs: 0,
+    // Intuit does not document when a query returns a new object.
+    visibleAfterMs: 0,
+    playsBackRequestIds: true,
     pkce: true, // RFC 9700 §2.1.1
     nonce: true, // OpenID Connect Core §3.1.3.7
     responseIssuer: true, // RFC 9207
@@ -80,6 +86,16 @@ const strict: Personality = {
   },
 }
 
-export const personalities = { intuit, strict } as const
+/**
+ * Intuit as some users saw it: a repeated `requestid` creates a second object (QuickBooks-V3-DotNET-SDK#352), and a query
+ * returns a new object only after some seconds.
+ */
+const forgetful: Personality = {
+  ...intuit,
+  description: 'Intuit, without playing back repeated requestids, and with queries that lag',
+  behaviour: { ...intuit.behaviour, playsBackRequestIds: false, visibleAfterMs: 5_000 },
+}
+
+export const personalities = { intuit, strict, forgetful } as const
 export type PersonalityName = keyof typeof personalities
 export const personalityNames = Object.keys(personalities) as PersonalityName[]

@@ -5,15 +5,13 @@ import { describeRoute } from 'hono-openapi'
 import { apiErrorBody, type ApiErrorCode, apiErrors } from '../accounting/api-errors.ts'
 import { sales } from '../accounting/computed.ts'
 import { entityOf } from '../accounting/entities.ts'
-import { type BooksResult, createBooks } from '../accounting/books.ts'
-import type { Posted, PostedEntities } from '../accounting/posted-entities.ts'
+import type { Books, BooksDeps, BooksResult } from '../accounting/books.ts'
+import type { PostedEntities } from '../accounting/posted-entities.ts'
 import type { Attachments } from '../accounting/attachments.ts'
 import type { Companies } from '../company/companies.ts'
-import { preferences } from '../company/preferences.ts'
+import type { Preferences } from '../company/preferences.ts'
 import { companyInfo } from '../company/company-info.ts'
-import type { RealmCounter } from '../control/counters.ts'
 import type { Grants } from '../grant/grants.ts'
-import type { OnChange } from '../webhooks/book-change.ts'
 import type { Addresses } from './addresses.ts'
 import { attachmentRoutes } from './attachments.ts'
 import { bearerToken } from './client-authentication.ts'
@@ -36,8 +34,10 @@ export interface AccountingDeps extends UnderFaultsDeps {
   readonly posted: PostedEntities
   readonly attachments: Attachments
   readonly addresses: () => Addresses
-  /** Called after each change of an entity whose changes the provider reports by webhook. */
-  readonly onChange: OnChange
+  readonly preferences: Preferences
+  readonly books: Books
+  /** Called after each successful write of a company, with the kind of its result. */
+  readonly onWritten: BooksDeps['onWritten']
 }
 
 const SCOPE = 'com.intuit.quickbooks.accounting'
@@ -50,20 +50,10 @@ const ENTITY = ':entity{[a-z]+}'
  * is enforced. Objects are always JSON, whereas Intuit also has XML: a client that needs XML gets 406 or 415.
  */
 export function accountingRoutes(deps: AccountingDeps) {
-  const { companies, posted, counters } = deps
+  const { companies, posted, books, preferences } = deps
   const clock = (): Date => new Date(deps.now())
   const rejected = (c: Context, code: ApiErrorCode, detail?: string) =>
     apiErrorResponse(c, code, clock(), detail)
-  const countWritten = (realm: string, kind: keyof typeof COUNTERS): void => {
-    const counter = COUNTERS[kind]
-    if (counter !== null) counters.count(realm, counter)
-  }
-  const books = createBooks({
-    posted,
-    findCompany: (realm) => companies.find(realm),
-    onChange: deps.onChange,
-    onWritten: countWritten,
-  })
   const respond = (c: Context, result: BooksResult) =>
     'error' in result ? rejected(c, result.error, result.detail) : c.json(result.document)
   const getCompanyInfo = (c: Context): Response => {
@@ -85,7 +75,7 @@ export function accountingRoutes(deps: AccountingDeps) {
 
   return new Hono<AnsweredEnv>()
     .use('/v3/*', counted(deps), underFaults('api', deps), authorized(deps), onlyJson(clock))
-    .route('/', attachmentRoutes({ ...deps, rejected, requestIdOf, onUploaded: countWritten }))
+    .route('/', attachmentRoutes({ ...deps, rejected, requestIdOf, onUploaded: deps.onWritten }))
     .get(
       `${COMPANY}/query`,
       describeRoute(
@@ -135,7 +125,8 @@ export function accountingRoutes(deps: AccountingDeps) {
     .get(
       `${COMPANY}/preferences`,
       describeRoute(operation('getPreferences', 'The preferences of the company')),
-      (c) => c.json({ Preferences: preferences, time: clock().toISOString() }),
+      (c) =>
+        c.json({ Preferences: preferences.of(c.req.param('realm')), time: clock().toISOString() }),
     )
     .get(
       `${COMPANY}/${ENTITY}/:id`,
@@ -186,14 +177,6 @@ export function accountingRoutes(deps: AccountingDeps) {
       },
     )
     .all('/v3/*', (c) => rejected(c, '500'))
-}
-
-const COUNTERS: Readonly<Record<Exclude<Posted['kind'], 'rejected'>, RealmCounter | null>> = {
-  created: 'entitiesCreated',
-  updated: null,
-  deleted: null,
-  voided: null,
-  'played-back': 'playedBack',
 }
 
 function apiErrorResponse(c: Context, code: ApiErrorCode, now: Date, detail?: string): Response {

@@ -7,8 +7,10 @@ import { z } from 'zod'
 import { apiErrors } from '../accounting/api-errors.ts'
 import { entityOf } from '../accounting/entities.ts'
 import { fillBooks } from '../accounting/sample-books.ts'
+import type { Books } from '../accounting/books.ts'
 import type { Attachments } from '../accounting/attachments.ts'
 import type { PostedEntities } from '../accounting/posted-entities.ts'
+import type { Preferences } from '../company/preferences.ts'
 import type { Companies } from '../company/companies.ts'
 import { type Counters, CountersView } from '../control/counters.ts'
 import { Fault, type Faults } from '../control/faults.ts'
@@ -24,6 +26,8 @@ export interface SandboxDeps {
   readonly grants: Grants
   readonly posted: PostedEntities
   readonly attachments: Attachments
+  readonly books: Books
+  readonly preferences: Preferences
   /** Returns the time in epoch milliseconds. */
   readonly now: () => number
   /** The Disconnect URL of the application; `null` if the application has no Disconnect URL. */
@@ -48,10 +52,29 @@ const ObjectList = z
   })
   .meta({ ref: 'BookObjects' })
 
+const Edits = z
+  .object({
+    edits: z
+      .array(
+        z.strictObject({
+          entity: z.string().describe('the kind of object, such as Invoice, or Preferences'),
+          id: z.string().min(1).max(32).optional().describe('required except for a creation'),
+          operation: z.enum(['create', 'update', 'void', 'delete']).default('update'),
+          change: z
+            .record(z.string(), z.unknown())
+            .default({})
+            .describe('the members to change, such as { "PrivateNote": "paid in cash" }'),
+        }),
+      )
+      .min(1)
+      .max(1_000),
+  })
+  .meta({ ref: 'BookEdits' })
+
 /** The routes under `/sandbox`, by which tests and demos control the provider's behaviour and read its counters. */
 export function sandboxRoutes(deps: SandboxDeps) {
   const { settings, faults, counters, companies, grants, posted, attachments } = deps
-  const { disconnectUrl, webhooks } = deps
+  const { disconnectUrl, webhooks, books, preferences } = deps
   const known = (realm: string): string => {
     if (companies.find(realm) === null)
       throw new IntegrationError('not_found', 'the sandbox has no company with this realm')
@@ -196,6 +219,24 @@ export function sandboxRoutes(deps: SandboxDeps) {
         return c.json({ objects: createObjects(posted, realm, objects, new Date(deps.now())) }, 201)
       },
     )
+    .post(
+      '/sandbox/companies/:realm/edits',
+      describeRoute({
+        operationId: 'editObjects',
+        tags: ['sandbox'],
+        summary: 'Change objects of a company, as a person does in QuickBooks',
+        description:
+          'In the order of the list. No access token and no SyncToken is needed, faults have no effect, and webhooks are sent. Closed books and linked payments do not reject a person’s edit. The closing date of the books is set with `{ "entity": "Preferences", "change": { "AccountingInfoPrefs": { "BookCloseDate": "2026-10-31" } } }`.',
+        responses: responses(ObjectList, 'invalid_request', 'not_found'),
+      }),
+      validate('param', RealmParam),
+      validate('json', Edits),
+      (c) => {
+        const realm = known(c.req.valid('param').realm)
+        const { edits } = c.req.valid('json')
+        return c.json({ objects: editObjects(books, realm, edits, new Date(deps.now())) })
+      },
+    )
     .get(
       '/sandbox/counters',
       describeRoute({
@@ -215,7 +256,15 @@ export function sandboxRoutes(deps: SandboxDeps) {
         responses: responses({ 204: null }),
       }),
       (c) => {
-        for (const part of [settings, counters, companies, grants, posted, attachments])
+        for (const part of [
+          settings,
+          counters,
+          companies,
+          grants,
+          preferences,
+          posted,
+          attachments,
+        ])
           part.reset()
         faults.clear()
         webhooks?.reset()
@@ -243,6 +292,31 @@ function createObjects(
     const outcome = posted.post(request, given, now)
     if (outcome.kind === 'rejected') throw rejected(apiErrors[outcome.error].message)
     return { [entity]: outcome.document[entity] as Record<string, unknown> }
+  })
+}
+
+/**
+ * Changes objects, and returns them as they are stored. The edits before a rejected one stay.
+ *
+ * @throws {IntegrationError} an edit is rejected.
+ */
+function editObjects(
+  books: Books,
+  realm: string,
+  edits: z.output<typeof Edits>['edits'],
+  now: Date,
+): z.output<typeof ObjectList>['objects'] {
+  return edits.map(({ entity: name, id = null, operation, change }, index) => {
+    const rejected = (reason: string) =>
+      new IntegrationError('invalid_request', `edits[${index}]: ${reason}`)
+    const isPreferences = name === 'Preferences' && operation === 'update'
+    const entity = isPreferences ? name : entityOf(name)
+    if (entity === null) throw rejected('has no kind of object that can be edited so')
+    if (!isPreferences && (operation === 'create') !== (id === null))
+      throw rejected('must have an id, except for a creation')
+    const result = books.edit(realm, { entity, id, operation, change }, now)
+    if ('error' in result) throw rejected(result.detail ?? apiErrors[result.error].message)
+    return { [entity]: result.document[entity] as Record<string, unknown> }
   })
 }
 

@@ -34,20 +34,20 @@ describe('the webhooks of the sandbox provider', () => {
   it('the sandbox sends a webhook for each object that an application creates, updates or deletes', async () => {
     const { access_token: token } = await provider.tokens()
     const post = async (query: string, body: object): Promise<Record<string, string>> => {
-      const response = await provider.api(`/v3/company/${REALM}/customer${query}`, token, {
+      const response = await provider.api(`/v3/company/${REALM}/bill${query}`, token, {
         method: 'POST',
         headers: { 'Content-Type': 'application/json' },
         body: JSON.stringify(body),
       })
-      return ((await response.json()) as { Customer: Record<string, string> }).Customer
+      return ((await response.json()) as { Bill: Record<string, string> }).Bill
     }
     const arrived = (operation: string, id: string | undefined) =>
-      eventually(() => expect(changes().at(-1)).toBe(`${REALM}/customer/${id}/${operation}`))
-    const { Id, SyncToken } = await post('?requestid=r1', { DisplayName: 'Amy' })
+      eventually(() => expect(changes().at(-1)).toBe(`${REALM}/bill/${id}/${operation}`))
+    const { Id, SyncToken } = await post('?requestid=r1', { PrivateNote: 'Amy' })
     await arrived('created', Id)
     // The repeated request changes nothing, so it causes no webhook.
-    await post('?requestid=r1', { DisplayName: 'Amy' })
-    const updated = await post('', { Id, SyncToken, DisplayName: 'Amy Lee' })
+    await post('?requestid=r1', { PrivateNote: 'Amy' })
+    const updated = await post('', { Id, SyncToken, PrivateNote: 'Amy Lee' })
     await arrived('updated', Id)
     await post('?operation=delete', { Id, SyncToken: updated['SyncToken'] })
     await arrived('deleted', Id)
