@@ -61,8 +61,8 @@ export function forbidden(change: RuledChange, closedUntil: string | null): ApiE
   if (isByPerson) return null
   if (isRemoval && before !== null && paymentsOf(before).length > 0) return '6000'
   const isPosted = dated.has(entity) && !NON_POSTING.has(entity) && operation !== 'send'
-  const isClosed = [before, after].some(
-    (content) => closedUntil !== null && String(content?.['TxnDate'] ?? '9') <= closedUntil,
+  const isClosed = [before?.['TxnDate'], after?.['TxnDate']].some(
+    (date) => closedUntil !== null && typeof date === 'string' && date <= closedUntil,
   )
   return isPosted && isClosed ? '6210' : null
 }

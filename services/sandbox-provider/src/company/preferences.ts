@@ -19,11 +19,11 @@ export function createPreferences(): Preferences {
     of,
     edit(realm, change, now) {
       const before = of(realm)
-      const groups = Object.entries(change).map(([name, group]) => {
+      const groups: [string, unknown][] = Object.entries(change).map(([name, group]) => {
         const members = asObject(group)
         return [name, members === null ? group : { ...asObject(before[name]), ...members }]
       })
-      const after = {
+      const after: Body = {
         ...before,
         ...Object.fromEntries(groups),
         Id: '1',
