@@ -53,7 +53,9 @@ function inUtc(time: string): string {
 export const RunFilter = z.strictObject({
   status: several(z.enum(headerStatuses)).optional(),
   step: several(Name).optional().meta({ description: 'the step that is due, or the last one' }),
-  class: several(Name).optional().meta({ description: 'ErrorClass, such as http_503' }),
+  class: several(Name).optional().meta({
+    description: "ErrorClass, such as http_503; or the provider's error code, such as 6240",
+  }),
   version: several(DefinitionVersion).optional().meta({
     description: 'DefinitionVersion: the version of the process with which the run began',
   }),

@@ -73,9 +73,11 @@ export function providerReason(error: ProviderError, call: string): string {
 /** The beginning of a stored error text that {@link providerReason} has written. The coordinator counts by it in SQL. */
 export const PROVIDER_ERROR = '^[0-9]{1,9}(?: [^:]{1,120})?(?=: )'
 
-/** The error classes of runs that failed with the response of a provider. */
+/** The error classes of runs that failed with the response of a provider. The coordinator finds them in SQL, too. */
+export const PROVIDER_CLASS = '^(?:http_[0-9]{3}$|provider_)'
+
 export const isOfProvider = (errorClass: string | null): boolean =>
-  errorClass !== null && /^(?:http_\d{3}$|provider_)/.test(errorClass)
+  errorClass !== null && new RegExp(PROVIDER_CLASS).test(errorClass)
 
 /** Returns the provider's code and message in the error of a run; `null` if its error is not the provider's. */
 export const providerErrorOf = (run: {
@@ -85,6 +87,14 @@ export const providerErrorOf = (run: {
   isOfProvider(run.ErrorClass)
     ? (new RegExp(PROVIDER_ERROR).exec(run.LastError ?? '')?.[0] ?? null)
     : null
+
+/** Returns the values of the filter `class` that can be the provider's code, such as `6240`. */
+export const providerCodesIn = (classes: readonly string[]): readonly string[] =>
+  classes.filter((value) => /^\d{1,9}$/.test(value))
+
+/** Returns the provider's code in a text that begins with it, such as `6240 Duplicate Name Exists Error`. */
+export const providerCode = (error: string | null): string | null =>
+  /^\d+/.exec(error ?? '')?.[0] ?? null
 
 /** What a person should do about errors of Intuit that have no error class of their own, by code. */
 const REMEDIES: Readonly<Record<string, string>> = {
@@ -105,4 +115,4 @@ const REMEDIES: Readonly<Record<string, string>> = {
 
 /** Returns what a person should do about an error in the form of {@link codeAndMessage}; `null` if that is not known. */
 export const providerRemedy = (error: string | null): string | null =>
-  REMEDIES[/^\d+/.exec(error ?? '')?.[0]?.replace(/^0+/, '') ?? ''] ?? null
+  REMEDIES[providerCode(error)?.replace(/^0+/, '') ?? ''] ?? null

@@ -37,7 +37,7 @@ const GROUPS: readonly {
 
 const FIELDS = [
   { name: 'step', label: 'Step' },
-  { name: 'class', label: 'Error class' },
+  { name: 'class', label: 'Error class or code' },
   { name: 'realm', label: 'Company' },
   { name: 'idPrefix', label: 'Id begins with' },
 ] as const
@@ -208,7 +208,8 @@ export function filterText(name: string, value: string, companies: CompanyNames)
       : name === 'realm'
         ? (companies.get(value) ?? value)
         : value
-  return `${NAMES[name] ?? name}: ${shown}`
+  const label = name === 'class' && /^\d+$/.test(value) ? 'Error code' : NAMES[name]
+  return `${label ?? name}: ${shown}`
 }
 
 export interface FilterChipsProps extends RunQuery {

@@ -85,7 +85,7 @@ describe('the conditions of the page Now', () => {
         title: '5 runs failed: 6240 Duplicate Name',
         detail: 'http_400 · OrderProcess.order and OrderProcess.customer',
         affected: 5,
-        page: '/runs?status=Failed&class=http_400',
+        page: '/runs?status=Failed&class=6240',
       },
       { title: '3 runs failed at OrderProcess.bill: 6140 Duplicate Number' },
     ])

@@ -4,7 +4,10 @@
  * found in the metrics.
  */
 import { readWaitingFor } from '@integration-host/shared/contracts/waiting-for'
-import { providerRemedy } from '@integration-host/shared/provider-profile/provider-fault'
+import {
+  providerCode,
+  providerRemedy,
+} from '@integration-host/shared/provider-profile/provider-fault'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { companyStateTexts, faultText } from '../isomorphic/company-texts.ts'
@@ -160,6 +163,12 @@ const placeOf = ({ process, step }: RunGroup): string =>
 const firstEnd = (groups: readonly RunGroup[]): number | null =>
   earliest(groups.flatMap(({ endedAt }) => endedAt ?? []))
 
+/** Returns the provider's code if all of these runs failed with it, so that a link shows these runs and no others. */
+function codeOf(same: readonly RunGroup[]): string | null {
+  const codes = new Set(same.map(({ providerError }) => providerCode(providerError)))
+  return codes.size === 1 ? ([...codes][0] ?? null) : null
+}
+
 /** Returns the cause of failed runs at one place if the provider has rejected all of them for the same reason. */
 function causeOf(same: readonly RunGroup[]): string | null {
   const [first] = same
@@ -192,7 +201,7 @@ function* runs(installation: Installation): Generator<Condition> {
         affected: count,
         knownSince: firstEnd(same),
         begin: 'first failure',
-        page: runsPage({ status: 'Failed', class: first.errorClass }),
+        page: runsPage({ status: 'Failed', class: providerCode(first.providerError) }),
       })
       continue
     }
@@ -210,7 +219,7 @@ function* runs(installation: Installation): Generator<Condition> {
         status: 'Failed',
         process: first.process,
         step: first.step,
-        class: first.errorClass,
+        class: codeOf(same) ?? first.errorClass,
       }),
       action: {
         Kind: 'resume_runs',
@@ -232,7 +241,7 @@ function* runs(installation: Installation): Generator<Condition> {
       remedy,
       affected: count,
       knownSince: endedAt,
-      page: runsPage({ status, process, step, class: errorClass }),
+      page: runsPage({ status, process, step, class: codeOf([group]) ?? errorClass }),
     })
   }
   const inDoubt = groups.reduce((sum, group) => sum + group.inDoubt, 0)

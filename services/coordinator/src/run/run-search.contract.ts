@@ -13,6 +13,13 @@ const orders: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'csv'], 
 const invoices: ProcessOutline = { name: 'Invoices', steps: ['order', 'csv'], version: '2' }
 const done: StepOutcome = { kind: 'completed', response: null, data: null, endsRun: false }
 const failed: StepOutcome = { kind: 'failed', errorClass: 'http_400', error: 'no', response: null }
+/** The provider has rejected the call, and its code is the beginning of the error. */
+const duplicate = {
+  ...failed,
+  error: '6240 Duplicate Name Exists Error: The name is 7 (no)',
+} as const
+/** A process may write anything into an error. Only the error of a provider has the provider's code. */
+const ownText = { ...failed, errorClass: 'step_threw', error: '6240 Duplicate Name: own' } as const
 const doubtful = { ...failed, errorClass: 'http_503', isInDoubt: true } as const
 const busy = { ...failed, kind: 'retry', errorClass: 'http_503', retryAfterMs: 60_000 } as const
 const waiting: StepOutcome = { kind: 'waiting', credential: 'ACC-r2', error: 'faulted' }
@@ -55,7 +62,7 @@ export function runSearchContract(name: string, open: () => Promise<MovableSourc
       const gold = { plan: 'gold' }
       const a1 = await queue(orders, 'a1', { Realm: 'r1', Tags: { ...gold, batch: '7' } })
       await attempt(await attempt(a1, done), done)
-      await attempt(await queue(orders, 'a2', { Realm: 'r1', Tags: gold }), failed)
+      await attempt(await queue(orders, 'a2', { Realm: 'r1', Tags: gold }), duplicate)
       await attempt(await queue(orders, 'a3', { Realm: 'r2' }), doubtful)
       await queue(orders, 'a4')
       await source.cancel(orders.name, 'a4', null, anAct)
@@ -63,7 +70,7 @@ export function runSearchContract(name: string, open: () => Promise<MovableSourc
       await attempt(await queue(orders, 'a6', { Realm: 'r2' }), waiting)
       await queue(orders, 'a7', { Tags: { batch: '7' } })
       await queue(invoices, 'b1', { Realm: 'r1' })
-      await attempt(await queue(invoices, 'b2', { Realm: 'r3' }), failed)
+      await attempt(await queue(invoices, 'b2', { Realm: 'r3' }), duplicate)
     }
     /** Reads all pages of a search; returns the ids in their order. */
     const find = async (process: string | null, changes: Partial<RunSearch>): Promise<string[]> => {
@@ -92,6 +99,10 @@ export function runSearchContract(name: string, open: () => Promise<MovableSourc
         [{ class: ['http_503'] }, ['a5', 'a3']],
         [{ class: ['http_400', 'http_503'], status: ['Failed'] }, ['b2', 'a3', 'a2']],
         [{ class: ['none'] }, []],
+        [{ class: ['6240'] }, ['b2', 'a2']],
+        [{ class: ['6240'], status: ['Failed'], step: ['order'] }, ['b2', 'a2']],
+        [{ class: ['6240', 'http_503'] }, ['b2', 'a5', 'a3', 'a2']],
+        [{ class: ['240', '624', '62401', '7'] }, []],
         [{ version: ['2'] }, ['b2', 'b1']],
         [{ version: ['1'], status: ['Failed'] }, ['a3', 'a2']],
         [{ version: ['1', '2'], realm: ['r1'] }, ['b1', 'a5', 'a2', 'a1']],
@@ -119,6 +130,14 @@ export function runSearchContract(name: string, open: () => Promise<MovableSourc
           const found = await find(orders.name, { filter, order })
           expect([filter, order, found]).toEqual([filter, order, own])
         }
+    })
+
+    it("a search by the code of a provider does not find a process's own error that begins with the same digits", async () => {
+      await attempt(await queue(orders, 'a1'), duplicate)
+      await attempt(await queue(orders, 'a2'), ownText)
+      await attempt(await queue(orders, 'a3'), { ...duplicate, error: '6240: no message' })
+      for (const order of ['created', 'updated'] as const)
+        expect(await find(null, { filter: { class: ['6240'] }, order })).toEqual(['a3', 'a1'])
     })
 
     it('the time filters of a search select runs by their creation time or by the time of their last change', async () => {

@@ -24,7 +24,7 @@ export const filterOptions = {
 } as const
 
 export const FILTER_HELP = `  --status STATUS     ${headerStatuses.join(', ')}
-  --class CLASS       the error class, such as http_503
+  --class CLASS       the error class, such as http_503; or the provider's error code, such as 6240
   --step STEP         the step that is due, or the last one
   --definition-version VERSION
                       the version of the process with which the run began

@@ -1,5 +1,9 @@
 import { isCovered } from '@integration-host/shared/access/caller'
 import { tagOf } from '@integration-host/shared/contracts/run-filter'
+import {
+  providerCode,
+  providerErrorOf,
+} from '@integration-host/shared/provider-profile/provider-fault'
 import type { Run } from '../../run/run.ts'
 import {
   type RunOrder,
@@ -66,7 +70,8 @@ function predicateOf({ process, filter, visible }: RunSearch): (run: Run) => boo
     (process === null || run.Process === process) &&
     statuses.has(run.Status) &&
     isOneOf(run.StepName, step) &&
-    isOneOf(run.ErrorClass, errorClass) &&
+    (isOneOf(run.ErrorClass, errorClass) ||
+      isOneOf(providerCode(providerErrorOf(run)), errorClass)) &&
     isOneOf(run.DefinitionVersion, version) &&
     isOneOf(run.Realm, realm) &&
     isOneOf(run.WaitingFor, waitingFor) &&

@@ -24,7 +24,7 @@ beforeAll(async () => {
   await sql`
     insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status", "StepName", "Realm",
       "ErrorClass", "WaitingFor", "NextSweepAt", "CreatedAt", "UpdatedAt", "CompletedAt", "Tags",
-      "DefinitionVersion")
+      "DefinitionVersion", "LastError")
     select (array['A', 'B', 'Ä'])[1 + n % 3], 'run-' || n, '1',
       case n % 20 when 0 then 'Failed' when 1 then 'Waiting' else 'Completed' end,
       case when n % 1000 = 0 then 'rare' else 'last' end,
@@ -34,7 +34,8 @@ beforeAll(async () => {
       now() + interval '1 day', at, at + interval '1 s',
       case when n % 20 <> 1 then at + n % 50 * interval '1 minute' end,
       jsonb_build_object('plan', case when n % 1000 = 0 then 'rare' else 'gold' end),
-      case when n % 1000 < 2 then 'rare' when n % 9 > 0 then 'v1' end
+      case when n % 1000 < 2 then 'rare' when n % 9 > 0 then 'v1' end,
+      case when n % 40 = 0 then '6240 Duplicate Name: taken (POST customer responded with 400)' end
     from (select n, now() - interval '20 days' + n / 1000 * interval '1 day' as at
       from generate_series(0, ${RUNS - 1}) n) r`
   await sql`vacuum analyze "Order_Header"`
@@ -100,6 +101,8 @@ describe('the search for runs in a large table', () => {
     const cases: readonly [RunFilter, (n: number) => boolean][] = [
       [{ step: ['rare'] }, isRare],
       [{ class: ['rare'] }, isRare],
+      [{ class: ['6240'] }, (n) => n % 40 === 0 && !isRare(n)],
+      [{ class: ['6240', 'rare'] }, (n) => n % 40 === 0 || isRare(n)],
       [{ tag: ['plan:rare'] }, isRare],
       [{ tag: ['plan:gold'], step: ['rare'] }, () => false],
       [{ tag: ['plan:gold'], status: ['Failed'] }, (n) => n % 20 === 0 && !isRare(n)],
@@ -158,6 +161,7 @@ describe('the search for runs in a large table', () => {
       [{ realm: ['realm-3'], step: ['none'] }, 'created', 2_000 + page],
       [{ tag: ['plan:gold'], step: ['none'] }, 'created', 4_000 + page],
       [{ status: ['Failed'], step: ['none'] }, 'created', 2_000 + page],
+      [{ status: ['Failed'], class: ['6240'] }, 'created', 2_000 + page],
     ]
     const read: [RunFilter, RunOrder, boolean | number][] = []
     for (const [filter, order, most] of cases) {

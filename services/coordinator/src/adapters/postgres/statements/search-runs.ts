@@ -1,5 +1,9 @@
 import { isCovered } from '@integration-host/shared/access/caller'
 import { tagOf } from '@integration-host/shared/contracts/run-filter'
+import {
+  isOfProvider,
+  providerCodesIn,
+} from '@integration-host/shared/provider-profile/provider-fault'
 import type postgres from 'postgres'
 import { type Run, runKey } from '../../../run/run.ts'
 import {
@@ -71,6 +75,9 @@ function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Sourc
   const statuses = possibleStatuses(filter)
   const isInOrder = order === 'created'
   const isVisible = (name: string): boolean => isCovered(name, visible.processes)
+  const hasCodes = providerCodesIn(filter.class ?? []).length > 0
+  const isInClass = (name: string): boolean =>
+    (filter.class?.includes(name) ?? true) || (hasCodes && isOfProvider(name))
   const processes = async () =>
     (process === null ? await processNames(sql) : [process])
       .filter(isVisible)
@@ -135,7 +142,7 @@ function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Sourc
       (range) =>
         isVisible(range.process) &&
         statuses.has(range.ended) &&
-        (filter.class?.includes(range.class) ?? true) &&
+        isInClass(range.class) &&
         (filter.inDoubt ?? range.doubt) === range.doubt,
     )
     return ranges === undefined ? null : text.scanEnded(ranges, BY_CREATION, MAX_SCATTERED)

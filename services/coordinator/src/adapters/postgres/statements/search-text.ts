@@ -3,6 +3,11 @@
  * `Process`, `TransactionID`, `ReplayID`, `at` (the time that orders the list), `matches` and `stops`.
  */
 import { tagOf } from '@integration-host/shared/contracts/run-filter'
+import {
+  PROVIDER_CLASS,
+  PROVIDER_ERROR,
+  providerCodesIn,
+} from '@integration-host/shared/provider-profile/provider-fault'
 import type { RunPosition, RunSearch } from '../../../run/run-search.ts'
 
 /** A range of an index, given by the values of the first columns of the index. */
@@ -84,15 +89,23 @@ export function createSearchText(search: RunSearch): SearchText {
 
   const endedConditions = (): string[] => [
     ...isOneOf('h."Status"', filter.status),
-    ...isOneOf('h."ErrorClass"', filter.class),
     ...(filter.inDoubt === undefined ? [] : [`h."InDoubt" = ${String(filter.inDoubt)}`]),
   ]
+  /** The error class of a run is one of these values, or its error begins with the code of a provider that is one. */
+  const isOfClass = (values: readonly string[] | undefined): string[] => {
+    const codes = providerCodesIn(values ?? [])
+    const [isClass] = isOneOf('h."ErrorClass"', values)
+    if (isClass === undefined || codes.length === 0) return isClass === undefined ? [] : [isClass]
+    const code = `substring(substring(h."LastError" from ${text(PROVIDER_ERROR)}) from '^[0-9]+')`
+    return [`(${isClass} or h."ErrorClass" ~ ${text(PROVIDER_CLASS)} and ${json(codes)} ? ${code})`]
+  }
   const otherConditions = (): string[] => {
     const { process, visible } = search
     const { idPrefix, from, until, since } = filter
     return [
       ...(process === null ? [] : [`h."Process" = ${text(process)}`]),
       ...isOneOf('h."StepName"', filter.step),
+      ...isOfClass(filter.class),
       ...isOneOf('h."DefinitionVersion"', filter.version),
       ...isOneOf('h."Realm"', filter.realm),
       ...isOneOf('h."WaitingFor"', filter.waitingFor),
