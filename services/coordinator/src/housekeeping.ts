@@ -22,6 +22,7 @@ import { startLeaseRecovery } from './worker/lease-recovery.ts'
 import { startResealing } from './resealing/resealing.ts'
 import { startRetention } from './retention/purge.ts'
 import type { RemoveFilesOfRuns } from './worker/run-files.ts'
+import type { Lanes } from './worker/lanes.ts'
 import type { StepQueue } from './worker/step-queue.ts'
 import type { StoreRetry } from './worker/store-retry.ts'
 import { startSweeper } from './worker/sweeper.ts'
@@ -36,6 +37,7 @@ export interface HousekeepingDeps {
   /** The transaction source that encrypts payloads, and its keys; `null` if payloads are not encrypted. */
   readonly sealed: { readonly source: TransactionSource; readonly keys: KeyRing } | null
   readonly queue: StepQueue
+  readonly lanes: Lanes
   readonly deadLetters: DeadLetterQueue
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly processNames: readonly string[]
@@ -66,6 +68,7 @@ export function startHousekeeping(deps: HousekeepingDeps): AsyncDisposable {
       ...often,
       source,
       queue,
+      lanes: deps.lanes,
       publisher,
       worker: deps.worker,
       processes,

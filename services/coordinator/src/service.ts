@@ -24,6 +24,7 @@ import { signalKey } from '@integration-host/shared/contracts/start-message'
 import { createStartQueue } from './start/start-queue.ts'
 import { createConnectedCompanies } from './adapters/token-service/connected-companies.ts'
 import { countWaitingMessages } from './adapters/message-bus/waiting-messages.ts'
+import { createLanes } from './worker/lanes.ts'
 import { createStepQueue } from './worker/step-queue.ts'
 import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
@@ -207,9 +208,15 @@ export async function startCoordinator(
       key: config.SERVICE_API_KEY[0],
     }),
   } = adapters
+  const lanes = createLanes({
+    stepNames: (name) => processes.get(name)?.stepNames ?? [],
+    prefetch,
+    clock,
+  })
   const events = stack.use(
     await joinTransactionEvents(bus, owner, (event) => {
       feed.add(event)
+      lanes.left(event)
       // Another replica has cancelled the run. If a call of the run is in flight on this replica, the call must be
       // aborted here.
       if (event.Status === 'Cancelled' || event.ErrorClass === UNDO_CANCELLED)
@@ -221,6 +228,7 @@ export async function startCoordinator(
   const publisher = createTransitionPublisher({
     queue,
     feed,
+    lanes,
     publishEvent(event) {
       for (const listener of listeners) listener(event)
     },
@@ -278,6 +286,7 @@ export async function startCoordinator(
       source,
       beginWatch: (...args) => looks.begin(...args),
       queue,
+      lanes,
       publisher,
       processes,
       stepsInFlight,
@@ -415,6 +424,7 @@ export async function startCoordinator(
       bulkOperations,
       sealed: payloadKeys === null ? null : { source: adapters.source, keys: payloadKeys },
       queue,
+      lanes,
       deadLetters,
       processes,
       processNames,

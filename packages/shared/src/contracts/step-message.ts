@@ -32,6 +32,14 @@ export type StepMessage = z.output<typeof StepMessage>
  * RabbitMQ's management page shows how many transactions wait at each step.
  */
 export const stepQueue = (process: string, step: string): string => `steps.${process}.${step}`
+/**
+ * The lanes of a business process: queues such as `steps.OrderProcess.busy` for the steps of companies that have more
+ * messages than a coordinator processes at once (`services/coordinator/src/worker/lanes.ts`). Each lane takes the
+ * messages of all steps. A process with a place of the name `busy` has no lanes.
+ */
+export const LANES = ['busy', 'busy.1', 'busy.2', 'busy.3'] as const
+export const lanesOf = (steps: readonly string[]): readonly string[] =>
+  steps.includes(LANES[0]) ? [] : LANES
 export const stepRoutingKey = (process: string, step: string): string => `${process}.${step}`
 /**
  * Returns the name of the queue for the dead letters of a business process, such as `dead.OrderProcess`. A header of

@@ -9,6 +9,7 @@ import {
   deadQueue,
   delayName,
   delays,
+  lanesOf,
   stepQueue,
   stepRoutingKey,
   STEPS_EXCHANGE,
@@ -34,12 +35,12 @@ export const ladder: Topology = {
   })),
 }
 
-/** The queues of one business process: one for each step, and one for the dead letters of the process. */
+/** The queues of one business process: one for each step, its lanes, and one for the dead letters of the process. */
 export const processTopology = (process: string, steps: readonly string[]): Topology => ({
   exchanges: [],
   queues: [
     { name: deadQueue(process), bindings: [{ exchange: DEAD_EXCHANGE, routingKey: process }] },
-    ...steps.map((step): QueueSpec => ({
+    ...[...steps, ...lanesOf(steps)].map((step): QueueSpec => ({
       name: stepQueue(process, step),
       bindings: [{ exchange: STEPS_EXCHANGE, routingKey: stepRoutingKey(process, step) }],
       deadLetter: { exchange: DEAD_EXCHANGE, routingKey: process },

@@ -1,10 +1,11 @@
 import type { Consumer } from '@integration-host/shared/messaging/message-bus'
+import { lanesOf } from '@integration-host/shared/contracts/step-message'
 import type { ProcessDefinition } from '../step/definition.ts'
 import type { Gate } from './gate.ts'
 import type { StepDelivery, StepQueue } from './step-queue.ts'
 
 /**
- * The consumers of the step queues. A business process has consumers only while its gate is open. The map `processes`
+ * The consumers of the step queues and lanes. A business process has consumers only while its gate is open. The map `processes`
  * can change at any time: each delivery is handled with the current definition of its process.
  */
 export interface Consumers {
@@ -31,14 +32,14 @@ export interface ConsumersDeps {
 
 export function createConsumers(deps: ConsumersDeps): Consumers {
   const { processes, queue, gate, prefetch, handle } = deps
-  /** For each process that has consumers, the consumers of its steps by step name. */
+  /** For each process that has consumers, the consumers of its steps and lanes by their names. */
   const consumers = new Map<string, ReadonlyMap<string, Consumer>>()
   const cancelling = new Set<Promise<unknown>>()
 
   function start({ name, stepNames }: ProcessDefinition): ReadonlyMap<string, Consumer> {
     const current = consumers.get(name)
     return new Map(
-      stepNames.map((step) => [
+      [...stepNames, ...lanesOf(stepNames)].map((step) => [
         step,
         current?.get(step) ??
           queue.consume(name, step, prefetch, (delivery) => handle(name, step, delivery)),

@@ -9,6 +9,7 @@ import type {
   UnkeyedRun,
 } from '../run/transaction-source.ts'
 import type { Gate } from './gate.ts'
+import type { Lanes } from './lanes.ts'
 import type { StepDelivery, StepQueue } from './step-queue.ts'
 import { ABORTED, type StoreRetry } from './store-retry.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
@@ -19,6 +20,7 @@ export interface DeliveryDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly gate: Pick<Gate, 'isOpen' | 'rampUp'>
   readonly publisher: Pick<TransitionPublisher, 'publishEvent'>
+  readonly lanes: Pick<Lanes, 'left'>
   readonly retryStore: StoreRetry
   readonly shutdown: AbortSignal
   readonly log: Logger
@@ -41,15 +43,26 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
 
   async function handle(
     process: string,
-    step: string,
+    queueName: string,
     delivery: StepDelivery,
   ): Promise<'ack' | 'requeue'> {
-    const { due } = delivery
-    const isOurs = due?.Process === process && due.step === step && delivery.misaddressed === null
+    const { due, lane } = delivery
+    const isOurs =
+      due?.Process === process &&
+      (lane !== null || due.step === queueName) &&
+      delivery.misaddressed === null
     if (due === null || !isOurs) return deadLetter(process, delivery, faultOf(delivery))
+    deps.lanes.left(due)
     await gate.rampUp()
     const definition = processes.get(process)
     if (definition === undefined) return deadLetter(process, delivery, faultOf(delivery))
+    const { step } = due
+    // During a rolling deployment, another replica may have a definition with this step, and consumes its queue. If the
+    // message cannot be published, the sweeper of that replica publishes it again.
+    if (lane !== null && !definition.steps.has(step)) {
+      await queue.publish(due, 0).catch(() => {})
+      return 'ack'
+    }
     // The message is published again instead of requeued, because the broker counts redeliveries and would dead-letter
     // a message that has only waited for the internet.
     if (!gate.isOpen(definition)) return publishAgain(delivery)
@@ -65,7 +78,9 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
         deps.countStale(process, step)
         return 'ack'
       case 'early':
-        await queue.publish({ ...due, version: result.version }, result.delayMs).catch(() => {})
+        await queue
+          .publish({ ...due, version: result.version }, result.delayMs, lane)
+          .catch(() => {})
         return 'ack'
       case 'no_slot':
         publisher.publishEvent(result.run)
@@ -105,10 +120,10 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
   }
 
   /** Publishes the step message again as a new message, so that it is delivered later. */
-  async function publishAgain({ due }: StepDelivery): Promise<'ack' | 'requeue'> {
+  async function publishAgain({ due, lane }: StepDelivery): Promise<'ack' | 'requeue'> {
     if (due === null) return 'ack'
     try {
-      await queue.publish(due, 0)
+      await queue.publish(due, 0, lane)
       return 'ack'
     } catch {
       return 'requeue'

@@ -143,11 +143,12 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       return null
     }
     const durationMs = now() - startedAt
+    const moved = run.Realm === null ? recorded : { ...recorded, Realm: run.Realm }
     // The transition is published before it is counted and logged, because clients wait for its event.
     let published: Promise<void> | undefined
     if (transition.continues === true) publisher.publishEvent(recorded)
-    else if (outcome.kind === 'held') publisher.publishHeld(recorded, transition.delayMs ?? 0)
-    else published = publisher.publishStep(recorded, transition.delayMs ?? 0)
+    else if (outcome.kind === 'held') publisher.publishHeld(moved, transition.delayMs ?? 0)
+    else published = publisher.publishStep(moved, transition.delayMs ?? 0)
     // An outcome that would lead to a retry is counted as a failure if no attempt is left.
     const hasFailed = transition.status === 'Failed' || transition.status === 'UndoFailed'
     const result = hasFailed ? 'failed' : outcome.kind

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import {
   delayName,
   delays,
+  LANES,
   StepMessage,
   stepQueue,
   stepRoutingKey,
@@ -32,6 +33,8 @@ export interface StepDelivery {
   readonly misaddressed: string | null
   /** The parsed message; `null` if the message is not a step message. */
   readonly due: DueStep | null
+  /** The lane from which the message came; `null` if it came from the queue of its step. */
+  readonly lane: string | null
   readonly content: Buffer
   readonly messageId: string
 }
@@ -52,6 +55,7 @@ export function createStepQueue(bus: MessageBus, owner: string, traceparentOf: T
   const messageOf = (
     { step, version, ...run }: DueStep,
     delayMs: number,
+    lane: string | null,
     headers: OutgoingMessage['headers'] & object,
   ): OutgoingMessage => {
     const body: StepMessage = { v: 1, ...run, Step: step, Version: version }
@@ -59,7 +63,7 @@ export function createStepQueue(bus: MessageBus, owner: string, traceparentOf: T
     messages += 1
     return {
       exchange: tier === null ? STEPS_EXCHANGE : delayName(tier),
-      routingKey: stepRoutingKey(run.Process, step),
+      routingKey: stepRoutingKey(run.Process, lane ?? step),
       // Publisher confirms are matched by message id, and a republished message is a different message. Therefore every
       // message has a unique id. The TransactionID in the id is truncated, because AMQP allows 255 bytes for a message
       // id and one character may take three bytes.
@@ -83,19 +87,20 @@ export function createStepQueue(bus: MessageBus, owner: string, traceparentOf: T
 
     /**
      * Publishes a message that starts a step now or in about `delayMs`. If the message arrives too early, its claim
-     * returns `early` with the remaining time.
+     * returns `early` with the remaining time. With a `lane`, the message goes to this queue of the process instead of the
+     * queue of the step.
      *
      * @throws {IntegrationError} `broker_unavailable` if the broker has not confirmed the message. The sweeper publishes
      *   such a message again.
      */
-    publish(due: DueStep, delayMs: number): Promise<void> {
+    publish(due: DueStep, delayMs: number, lane: string | null = null): Promise<void> {
       if (tracing === undefined)
-        return bus.publish(messageOf(due, delayMs, { traceparent: traceparentOf(due) }))
+        return bus.publish(messageOf(due, delayMs, lane, { traceparent: traceparentOf(due) }))
       const traces = tracing
       // A message that the sweeper republishes starts a new trace, because the trace of the first message is not
       // stored.
       return traces.span(spanOf('publish', 'producer', due.Process, due.step), () =>
-        bus.publish(messageOf(due, delayMs, traces.headers())),
+        bus.publish(messageOf(due, delayMs, lane, traces.headers())),
       )
     },
 
@@ -112,6 +117,7 @@ export function createStepQueue(bus: MessageBus, owner: string, traceparentOf: T
         outgoingDeadLetter(process, { messageId, reason, content, contentBytes: content.length }),
       ),
 
+    /** Consumes the queue of a step, or a lane. */
     consume: (
       process: string,
       step: string,
@@ -123,14 +129,14 @@ export function createStepQueue(bus: MessageBus, owner: string, traceparentOf: T
         { prefetch, tag: `${owner} ${process}.${step}` },
         (received) => {
           const { headers } = received
-          const delivery = deliveryOf(received, stepRoutingKey(process, step))
+          const delivery = deliveryOf(received, stepRoutingKey(process, step), laneOf(step))
           if (tracing === undefined) return handle(delivery)
           const span = { ...spanOf('process', 'consumer', process, step), from: headers }
           return tracing.span(span, () => handle(delivery))
         },
       ),
 
-    /** Returns the number of ready messages in the queue of a step; `null` while the broker is unavailable. */
+    /** Returns the number of ready messages in the queue of a step or in a lane; `null` while the broker is unavailable. */
     async waiting(process: string, step: string): Promise<number | null> {
       return (await bus.depth(stepQueue(process, step)))?.ready ?? null
     },
@@ -169,9 +175,11 @@ function delayTierFor(delayMs: number): string | null {
   return (delays.findLast(({ ms }) => ms <= delayMs) ?? delays[0]).name
 }
 
-function deliveryOf(delivery: Delivery, routingKey: string): StepDelivery {
+const laneOf = (queue: string): string | null => LANES.find((lane) => lane === queue) ?? null
+
+function deliveryOf(delivery: Delivery, routingKey: string, lane: string | null): StepDelivery {
   const { content, messageId } = delivery
-  const received = { misaddressed: misaddressed(delivery, routingKey), content, messageId }
+  const received = { misaddressed: misaddressed(delivery, routingKey), lane, content, messageId }
   const message = parseMessageAs(StepMessage, content)
   if (message === null) return { due: null, ...received }
   const { Step, Version, v: _, ...run } = message

@@ -54,6 +54,7 @@ function sweeperOn(given: {
       waiting: async (_, step) => waiting(step),
       consumers: async (_, step) => consumers(step),
     },
+    lanes: { of: ({ Realm = null }) => (Realm === null ? null : 'busy') },
     publisher: {
       republishStep: async (state) => void sent.push(state as Run),
       publishEvent() {},
@@ -107,6 +108,18 @@ describe('the sweeper', () => {
       ready = 0 // the workers have consumed the messages
     }
     expect(swept.reduce((sum, count) => sum + count)).toBe(12_000)
+  })
+
+  it('the sweeper does not publish the run of a busy company whose lane is long, and publishes all others', async () => {
+    const runs = [{ ...run(1), Realm: '42' }, run(2)]
+    const sweeper = sweeperOn({
+      due: () => runs.splice(0),
+      waiting: (step) => (step === 'busy' ? 21 : 0),
+    })
+    await eventually(() => expect(sweeper.polls).toHaveLength(1))
+    await sweeper[Symbol.asyncDispose]()
+    expect(sweeper.sent.map(({ TransactionID }) => TransactionID)).toEqual(['2'])
+    expect(sweeper.swept).toEqual([1])
   })
 
   it.each([

@@ -4,7 +4,7 @@
  *
  * It polls every 15 s, and at once when the transaction source reports inserted rows. A run is published at growing
  * intervals, and only if the queue of its step is short: a long queue means that workers are slow and not that messages
- * are lost, so more messages would not help. If a step no longer exists in its process, the run fails with this reason,
+ * are lost, so more messages would not help. The same holds for the lane of a busy company. If a step no longer exists in its process, the run fails with this reason,
  * because no worker would ever claim it.
  */
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
@@ -15,6 +15,7 @@ import { eventPlaces } from '../step/event.ts'
 import type { Run } from '../run/run.ts'
 import type { StepRef, TransactionSource } from '../run/transaction-source.ts'
 import { startPolling } from './polling.ts'
+import type { Lanes } from './lanes.ts'
 import type { StepQueue } from './step-queue.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
@@ -25,6 +26,7 @@ export interface SweeperDeps {
     'due' | 'runsAtUnknownStep' | 'failRun' | 'settleWaits' | 'watch'
   >
   readonly queue: Pick<StepQueue, 'waiting' | 'consumers'>
+  readonly lanes: Pick<Lanes, 'of'>
   readonly publisher: Pick<TransitionPublisher, 'republishStep' | 'publishEvent' | 'publishStep'>
   readonly worker: Pick<Worker, 'isConsuming'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
@@ -45,15 +47,14 @@ const MAX_BATCHES = 10
 const HINT_MS = 50
 
 export function startSweeper(deps: SweeperDeps): AsyncDisposable {
-  const { source, queue, publisher, worker, processes, log } = deps
+  const { source, queue, lanes, publisher, worker, processes, log } = deps
   /** Returns the steps whose queue is short. Only their overdue runs are worth publishing again. */
   async function shortQueues(): Promise<StepRef[]> {
     const found: StepRef[] = []
     for (const { name, stepNames, version, deadlineMs } of processes.values()) {
       if (!worker.isConsuming(name)) continue
       for (const step of stepNames) {
-        const waiting = await queue.waiting(name, step)
-        if (waiting !== null && waiting <= 2 * deps.prefetch)
+        if (!isLong(await queue.waiting(name, step)))
           found.push({
             process: name,
             step,
@@ -64,6 +65,21 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
       }
     }
     return found
+  }
+
+  /** Whether the lanes that this poll has looked at are long. */
+  const longLanes = new Map<string, boolean>()
+  const isLong = (waiting: number | null): boolean =>
+    waiting === null || waiting > 2 * deps.prefetch
+
+  /** Whether the message of a busy company would go to a lane that is long. */
+  async function isInLongLane(run: Run): Promise<boolean> {
+    const lane = lanes.of(run)
+    if (lane === null) return false
+    const where = `${run.Process}.${lane}`
+    const known = longLanes.get(where) ?? isLong(await queue.waiting(run.Process, lane))
+    longLanes.set(where, known)
+    return known
   }
 
   /**
@@ -78,15 +94,24 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
    */
   async function poll(): Promise<boolean> {
     const hasSettled = await settleWaits()
+    longLanes.clear()
     const steps = await shortQueues()
     if (steps.length === 0) return false
     let isCapped = true
     for (let batch = 0; batch < MAX_BATCHES && isCapped; batch += 1) {
       const runs = await source.due(steps, BATCH)
-      await Promise.all(runs.map(republish))
-      if (runs.length > 0) {
-        log.info({ count: runs.length }, 'sweeper republished the messages of overdue steps')
-        deps.onSweep(runs.length)
+      let count = 0
+      // One after the other, because each message counts for the lane of the next run of its company.
+      const published: Promise<void>[] = []
+      for (const run of runs) {
+        if (await isInLongLane(run)) continue
+        published.push(republish(run))
+        count += 1
+      }
+      await Promise.all(published)
+      if (count > 0) {
+        log.info({ count }, 'sweeper republished the messages of overdue steps')
+        deps.onSweep(count)
       }
       isCapped = runs.length === BATCH
     }

@@ -44,6 +44,7 @@ function createPublisher() {
       written: async () => {},
     },
     feed: { add: () => {} },
+    lanes: { of: () => null, published: () => {} },
     publishEvent: (event) => void published.push(event),
     log: createLogger('test', 'silent'),
     clock,

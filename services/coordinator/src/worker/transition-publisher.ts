@@ -5,6 +5,7 @@ import { providerErrorOf } from '@integration-host/shared/provider-profile/provi
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import { isOver } from '../run/status.ts'
 import type { RunState } from '../run/transaction-source.ts'
+import type { Lanes } from './lanes.ts'
 import type { StepQueue } from './step-queue.ts'
 import type { TransitionFeed } from '../events/transition-feed.ts'
 
@@ -12,26 +13,29 @@ import type { TransitionFeed } from '../events/transition-feed.ts'
  * Publishes committed transitions. It sends a message to the queue of the step that is due, and an event to other
  * replicas, to other systems and to the clients of `GET /events`.
  */
+/** A run after a transition. Without `Realm`, its messages go to the queues of the steps. */
+export type PublishedRun = RunState & { readonly Realm?: string | null }
+
 export interface TransitionPublisher {
   /**
    * Publishes the event of a transition and, if a step is due after the transition, the message of that step. Resolves
    * when the broker has confirmed the message, or when publishing has failed. A failure is not thrown: the row is the
    * outbox, so the sweeper publishes the message again.
    */
-  publishStep(run: RunState, delayMs?: number): Promise<void>
+  publishStep(run: PublishedRun, delayMs?: number): Promise<void>
   /**
    * Publishes the event of a transition whose step waits for a cool-down, and publishes the message of the step after
    * `delayMs`. Until then the message waits in the memory of this replica. It does not wait in the broker, because many
    * runs may wait for one company, and each message would pass through several delay queues. If the replica dies, the
    * sweeper publishes the message. At shutdown, `flush` publishes the waiting messages to the delay queues.
    */
-  publishHeld(run: RunState, delayMs: number): void
+  publishHeld(run: PublishedRun, delayMs: number): void
   /** Publishes the events and messages of many runs in the background. `flush` waits until they are published. */
-  readonly publishSteps: (runs: readonly RunState[]) => void
+  readonly publishSteps: (runs: readonly PublishedRun[]) => void
   /** Resolves when the messages of this turn of the event loop are on their way to the broker. */
   readonly written: () => Promise<void>
   /** Publishes the message of the due step again, but no event, because the run has not changed. */
-  republishStep(run: RunState): Promise<void>
+  republishStep(run: PublishedRun): Promise<void>
   /** Publishes the event of a transition that needs no message. */
   publishEvent(run: RunState): void
   /**
@@ -44,6 +48,7 @@ export interface TransitionPublisher {
 export interface TransitionPublisherDeps {
   readonly queue: Pick<StepQueue, 'publish' | 'written'>
   readonly feed: Pick<TransitionFeed, 'add'>
+  readonly lanes: Pick<Lanes, 'of' | 'published'>
   /** Publishes an event to other systems and replicas. */
   readonly publishEvent: (event: TransactionEvent) => void
   readonly log: Logger
@@ -56,10 +61,10 @@ const BATCH = 500
 const MAX_HELD = 10_000
 
 export function createTransitionPublisher(deps: TransitionPublisherDeps): TransitionPublisher {
-  const { queue, feed, log, clock } = deps
+  const { queue, feed, lanes, log, clock } = deps
   const inBackground = createPendingWork()
   /** The steps that wait for a cool-down, with the time at which their messages are published, in epoch ms. */
-  const held = new Map<Timer, { readonly run: RunState; readonly at: number }>()
+  const held = new Map<Timer, { readonly run: PublishedRun; readonly at: number }>()
 
   const publishEvent = (run: RunState): void => {
     const event = eventOf(run)
@@ -67,13 +72,15 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
     deps.publishEvent(event)
   }
 
-  const publishMessage = async (run: RunState, delayMs: number): Promise<void> => {
+  const publishMessage = async (run: PublishedRun, delayMs: number): Promise<void> => {
     if (isOver(run.Status)) return
     const { Process, TransactionID, ReplayID, Version: version } = run
     const step = run.StepName || deps.firstStep(Process)
     if (step === undefined) return
+    const lane = lanes.of(run)
+    if (delayMs <= 0) lanes.published(run)
     try {
-      await queue.publish({ Process, TransactionID, ReplayID, step, version }, delayMs)
+      await queue.publish({ Process, TransactionID, ReplayID, step, version }, delayMs, lane)
     } catch {
       log.debug(
         { process: Process, step },
@@ -82,7 +89,7 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
     }
   }
 
-  const publishStep = async (run: RunState, delayMs = 0): Promise<void> => {
+  const publishStep = async (run: PublishedRun, delayMs = 0): Promise<void> => {
     publishEvent(run)
     // No step message is published for a run that waits for a credential, because its step cannot run yet. If the event
     // of the credential is missed, the sweeper publishes the message.

@@ -24,6 +24,7 @@ import { createConsumers } from './consumers.ts'
 import { createGate, type PausedNames } from './gate.ts'
 import { createDeliveryHandler } from './handle-delivery.ts'
 import { type ClaimedStepDeps, createClaimedStepRunner } from './run-claimed-step.ts'
+import type { Lanes } from './lanes.ts'
 import type { StepQueue } from './step-queue.ts'
 import type { StepsInFlight } from './steps-in-flight.ts'
 
@@ -46,6 +47,7 @@ export interface Worker extends AsyncDisposable {
 export interface WorkerDeps extends Omit<ClaimedStepDeps, 'gate' | 'cutOff'> {
   readonly source: TransactionSource
   readonly queue: StepQueue
+  readonly lanes: Pick<Lanes, 'left'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly stepsInFlight: StepsInFlight
   readonly log: Logger
@@ -76,6 +78,7 @@ export function createWorker(deps: WorkerDeps): Worker {
     source,
     queue,
     publisher: deps.publisher,
+    lanes: deps.lanes,
     processes,
     gate,
     retryStore,

@@ -1,0 +1,3 @@
+import { lanesContract } from './lanes.contract.ts'
+
+lanesContract('real')
