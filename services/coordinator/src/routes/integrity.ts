@@ -1,3 +1,4 @@
+import { lanesOf } from '@integration-host/shared/contracts/step-message'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { responses } from '@integration-host/shared/http/service-app'
@@ -25,8 +26,10 @@ const Integrity = z
     queues: z.array(
       z.object({
         process: z.string(),
-        step: z.string(),
-        due: z.int().meta({ description: 'rows that are due and have no worker' }),
+        step: z
+          .string()
+          .meta({ description: 'a step, or a lane (`busy` …) for messages of all steps' }),
+        due: z.int().meta({ description: 'rows that are due and have no worker; 0 for a lane' }),
         messages: z
           .int()
           .nullable()
@@ -76,7 +79,7 @@ export function integrityRoutes({
           .reduce((sum, entry) => sum + entry.due, 0)
       const queues = await Promise.all(
         definitions.flatMap(({ name, stepNames }) =>
-          stepNames.map(async (step) => ({
+          [...stepNames, ...lanesOf(stepNames)].map(async (step) => ({
             process: name,
             step,
             due: due(name, step, step === stepNames[0]),
