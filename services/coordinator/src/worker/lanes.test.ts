@@ -39,7 +39,7 @@ describe('lanes', () => {
       expect(lanes.of(run('b', `${realm}`))).toBe(lane)
       used.add(lane)
     }
-    expect([...used].toSorted()).toEqual([...LANES])
+    expect(used).toEqual(new Set(LANES))
   })
 
   it('a message that is published again counts once', () => {
