@@ -78,3 +78,29 @@ it('a test host rejects objects that the sandbox cannot create, and reports the 
   await expect(company.books(twice)).rejects.toThrow('objects[1]: Duplicate Name Exists Error')
   await expect(company.books([{ Spaceship: {} }])).rejects.toThrow('objects[0]: must have one')
 })
+
+it('a run that posts into closed books waits until the period is opened and the run is retried', async () => {
+  const billing = defineProcess('Billing').step('invoice', (step) =>
+    step.execute(
+      {
+        url: `/v3/company/${step.realm}/invoice`,
+        method: 'POST',
+        body: { TxnDate: '2026-10-01', Line: [{ Amount: 5, DetailType: 'SalesItemLineDetail' }] },
+      },
+      { credential: `ACC-${step.realm}` },
+    ),
+  )
+  await using host = await startTestHost({ processes: billing })
+  const company = await host.company('42')
+  const closeBooks = (BookCloseDate: string | null) =>
+    company.edit([{ entity: 'Preferences', change: { AccountingInfoPrefs: { BookCloseDate } } }])
+  await closeBooks('2026-10-31')
+  const run = await host.run(billing, 'late', null, { realm: '42' })
+  run.toHaveStatus('Waiting')
+  expect(run.error).toContain('until 2026-10-31')
+  await host.advance('30 days')
+  company.toHaveCalled('POST /invoice', { times: 1 })
+  await closeBooks(null)
+  await run.retry()
+  run.toHaveStatus('Completed')
+})

@@ -39,6 +39,18 @@ export interface CompanyOptions {
 /** An object with one member, which is named for the kind of the object: `{ Customer: { DisplayName: 'Ada' } }`. */
 export type BookObject = Readonly<Record<string, Readonly<Record<string, unknown>>>>
 
+/** A change that a person makes in the books of a company. */
+export interface BookEdit {
+  /** The kind of the object, such as `Invoice`. */
+  readonly entity: string
+  /** The id of the object; absent for a creation and for `Preferences`. */
+  readonly id?: string
+  /** Default: `update`. */
+  readonly operation?: 'create' | 'update' | 'void' | 'delete'
+  /** The members to change. */
+  readonly change?: Readonly<Record<string, unknown>>
+}
+
 /** An object in the books of a company, as the provider has stored it. */
 export interface StoredObject {
   readonly Id: string
@@ -68,6 +80,13 @@ export interface TestCompany {
   books<const Objects extends readonly BookObject[]>(
     objects: Objects,
   ): Promise<{ readonly [Index in keyof Objects]: StoredObject }>
+  /**
+   * Changes objects in the books of the company as a person does in QuickBooks, in the order of the list, and returns
+   * them. Processes that react to changes get nothing of it: `host.change` reports a change. An edit of the entity
+   * `Preferences` closes the books: `{ entity: 'Preferences', change: { AccountingInfoPrefs: { BookCloseDate } } }`.
+   * @throws {Error} the provider rejects an edit.
+   */
+  edit(edits: readonly BookEdit[]): Promise<readonly StoredObject[]>
   /** Makes the next calls fail. */
   fault(fault: CompanyFault): Promise<void>
   /** Makes the provider reject the current access token. */
@@ -132,6 +151,14 @@ export function createCompanies({ clock, work, bus, logger, settle }: CompaniesD
   })
   let refreshes: Repetition | null = null
 
+  /** Sends objects or edits, and returns the objects as they are stored. */
+  async function stored(path: string, body: object): Promise<readonly StoredObject[]> {
+    const response = (await sandbox.control('POST', path, body)) as {
+      readonly objects: readonly Readonly<Record<string, StoredObject>>[]
+    }
+    return response.objects.flatMap((object) => Object.values(object))
+  }
+
   /** Stores a new grant of the company, and continues the runs that wait for it. */
   async function store(realm: string, name: string): Promise<void> {
     await custody.connect(realm, name)
@@ -173,12 +200,11 @@ export function createCompanies({ clock, work, bus, logger, settle }: CompaniesD
             expected,
           ),
         async books<const Objects extends readonly BookObject[]>(objects: Objects) {
-          const stored = await sandbox.control('POST', `companies/${realm}/objects`, { objects })
-          const created = (stored as { readonly objects: readonly BookObject[] }).objects
-          return created.map((object) => Object.values(object)[0]) as {
+          return (await stored(`companies/${realm}/objects`, { objects })) as {
             readonly [Index in keyof Objects]: StoredObject
           }
         },
+        edit: (edits) => stored(`companies/${realm}/edits`, { edits }),
         async fault(fault) {
           await sandbox.control('POST', 'faults', { target: 'api', ...fault })
         },

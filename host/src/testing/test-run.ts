@@ -37,6 +37,8 @@ export interface TestRun {
   toHaveStatus(status: RunStatus): void
   /** Starts the next run of the transaction. */
   replay(options?: { readonly fromStep?: string }): Promise<TestRun>
+  /** Makes a run due at once that waits for its next attempt, or for an operator. */
+  retry(): Promise<void>
   /** Continues a failed or cancelled run, or an undo that has failed. */
   resume(): Promise<void>
   /** Undoes the finished steps of a failed, cancelled or completed run, the last one first. */
@@ -55,7 +57,7 @@ export interface TestRun {
 export interface RunActions {
   readonly act: (
     run: TestRun,
-    action: 'resume' | 'undo' | 'cancel' | 'replays' | `events/${string}`,
+    action: 'resume' | 'retry' | 'undo' | 'cancel' | 'replays' | `events/${string}`,
     body?: object,
   ) => Promise<TestRun>
   readonly createLink: (run: TestRun, name: string, body: CreateDecisionLink) => Promise<string>
@@ -111,6 +113,7 @@ export function createTestRun(view: RunView, { act, createLink }: RunActions): R
       })
     },
     replay: ({ fromStep } = {}) => act(run, 'replays', fromStep === undefined ? {} : { fromStep }),
+    retry: async () => void (await act(run, 'retry')),
     resume: async () => void (await act(run, 'resume')),
     undo: async () => void (await act(run, 'undo')),
     cancel: async () => void (await act(run, 'cancel')),

@@ -4,6 +4,7 @@
  * @module integration-host/testing
  */
 export type {
+  BookEdit,
   BookObject,
   CompanyFault,
   CompanyOptions,

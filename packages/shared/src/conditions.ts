@@ -253,6 +253,14 @@ const processes = {
     for: '15m',
     expr: 'max(coordinator_waiting_runs{for="credential"}) > 0',
   },
+  RunsBooksClosed: {
+    severity: 'warning',
+    sentence: '{value} runs wait because the books of their companies are closed',
+    remedy:
+      'Have the period opened or its closing date moved, then retry the runs. They do not continue by themselves.',
+    for: '5m',
+    expr: 'max(coordinator_waiting_runs{for="books"}) > 0',
+  },
   RunsNotTaken: {
     severity: 'critical',
     sentence: '{value} runs are due at {process}.{step} and no worker claims them',

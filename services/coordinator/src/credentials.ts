@@ -6,6 +6,7 @@ import type { ChangeWaits } from './change/change-waits.ts'
 import type { ChangeCursors } from './change-feed/change-cursors.ts'
 import type { Triggers } from './triggers.ts'
 import { createRealmErasure } from './erasure/erase-removed-realms.ts'
+import type { ClosingDates } from './step/closing-dates.ts'
 import type { Erase } from './erasure/erasure.ts'
 import type { RunActions } from './worker/run-actions.ts'
 import type { StoreRetry } from './worker/store-retry.ts'
@@ -13,6 +14,7 @@ import type { StoreRetry } from './worker/store-retry.ts'
 export interface CredentialDeps {
   readonly bus: MessageBus
   readonly cursors: Pick<ChangeCursors, 'removeCursor'>
+  readonly closingDates: Pick<ClosingDates, 'forget'>
   readonly changeWaits: Pick<ChangeWaits, 'removeRealm'>
   readonly runActions: Pick<RunActions, 'wake'>
   readonly triggers: Pick<Triggers, 'onCredentialUsable'>
@@ -45,8 +47,11 @@ export async function followCredentials(deps: CredentialDeps): Promise<AsyncDisp
     `${owner} erasures`,
     createRealmErasure({
       erase,
-      removeCursor: (realm) => cursors.removeCursor(realm),
-      removeWaits: (realm) => deps.changeWaits.removeRealm(realm),
+      async forget(realm) {
+        await cursors.removeCursor(realm)
+        await deps.closingDates.forget(realm)
+        await deps.changeWaits.removeRealm(realm)
+      },
       retryStore,
       shutdown: shutdown.signal,
       log,

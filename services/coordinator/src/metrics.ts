@@ -270,7 +270,7 @@ export function createCoordinatorMetrics(
         transactions.set({ status }, audit.runsByStatus[status] ?? 0)
       const inDoubtOf = (groups: readonly RunGroup[]): number =>
         groups.reduce((total, { InDoubt }) => total + InDoubt, 0)
-      for (const kind of ['credential', 'concurrency', 'event', 'change']) {
+      for (const kind of ['credential', 'concurrency', 'event', 'change', 'books']) {
         const groups = audit.unfinished.filter(
           ({ Status, WaitingFor }) =>
             Status === 'Waiting' && (readWaitingFor(WaitingFor)?.kind ?? 'credential') === kind,

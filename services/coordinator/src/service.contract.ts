@@ -372,6 +372,57 @@ export function coordinatorContract(
         expect(calls).toHaveLength(2)
         expect(calls[0]?.headers['authorization']).toBe(`Bearer ${serviceKey}`)
       })
+
+      it('a run whose period is closed waits for an operator with the closing date in its error, and a retry sends the same call again', async () => {
+        const closed = {
+          Fault: { Error: [{ code: '6210', Message: 'Account Period Closed', Detail: 'x' }] },
+        }
+        let isClosed = true
+        const host = await start({
+          processes: trial(
+            (step) =>
+              step.execute(
+                { url: '/v3/company/42/invoice', method: 'POST', body: {} },
+                { credential: 'ACC-42' },
+              ),
+            { retry: { maxAttempts: 1 } },
+          ),
+        })
+        host.target.on('/v3/company/42/invoice', (request, response) =>
+          isClosed ? respondWith(400, JSON.stringify(closed))(request, response) : true,
+        )
+        const preferences = { AccountingInfoPrefs: { BookCloseDate: '2026-10-31' } }
+        host.target.on(
+          '/v3/company/42/preferences',
+          respondWith(200, JSON.stringify({ Preferences: preferences })),
+        )
+        const [id, other] = [fresh(), fresh()]
+        await host.queue(id)
+        await host.reached(id, 'Waiting')
+        await host.queue(other)
+        for (const one of [id, other])
+          expect(await host.reached(one, 'Waiting')).toMatchObject({
+            Attempt: 0,
+            InDoubt: false,
+            ErrorClass: 'books_closed',
+            WaitingFor: 'books:42',
+            LastError: expect.stringMatching(
+              /^6210 Account Period Closed: the books of the company are closed for this period, until 2026-10-31 \(POST .* responded with 400\)\. Have the period opened/,
+            ),
+          })
+        expect(host.target.callsTo('/v3/company/42/preferences')).toHaveLength(1)
+        isClosed = false
+        expect((await act(host, id, 'retry')).status).toBe(202)
+        await host.reached(id, 'Completed')
+        const keys = host.target
+          .callsTo('/v3/company/42/invoice')
+          .map(({ headers }) => headers['idempotency-key'])
+        expect(keys).toEqual([
+          `Trial/${id}/0/first`,
+          `Trial/${other}/0/first`,
+          `Trial/${id}/0/first`,
+        ])
+      })
     })
 
     if (extent === 'smoke') return

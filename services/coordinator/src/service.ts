@@ -70,6 +70,7 @@ import { createTraceparents } from './worker/traceparent.ts'
 import { createEventStreams } from './events/event-stream-routes.ts'
 import { createReadLog } from './routes/read-log.ts'
 import { createRunEnds } from './routes/run-ends.ts'
+import { createClosingDates } from './step/closing-dates.ts'
 import { createSealedCursors } from './routes/sealed-cursors.ts'
 import { needsChangeFeed, needsLooks, startTriggers } from './triggers.ts'
 import { addWebhookProcess, startWebhooks } from './webhooks.ts'
@@ -137,6 +138,7 @@ export async function startCoordinator(
   const pauses = createPauseStore(source)
   const bulkOperations = createOperationStore(source)
   const changeCursors = createChangeCursors(source)
+  const closingDates = createClosingDates(source)
   const subscriptions = createSubscriptions(source)
   const changeFeed = createChangeFeed({
     cursors: changeCursors,
@@ -299,6 +301,7 @@ export async function startCoordinator(
       },
       settings: processSettings,
       checkOnline: connectivity.check,
+      closingDates,
       decisionLinks,
       traceparentOf,
       retryStore,
@@ -397,6 +400,7 @@ export async function startCoordinator(
     await followCredentials({
       bus,
       cursors: changeCursors,
+      closingDates,
       changeWaits,
       runActions,
       triggers,

@@ -89,6 +89,7 @@ export const stepDeps = (change: Partial<StepDeps> = {}): StepDeps => ({
   onCall: () => {},
   onReport: () => {},
   linkTo: () => 'https://decisions.test/',
+  closingDates: { of: async (_realm, read) => read() },
   abort: new StepAbort(),
   isOnline: async () => true,
   now: () => 0,

@@ -67,6 +67,7 @@ export async function examineRuns(
   const results = [
     ...checkFailed(failed.data),
     ...checkWaiting(waiting.data),
+    ...checkClosed(waiting.data),
     ...checkInDoubt(doubtful.data),
   ]
   return results.length === 0
@@ -131,6 +132,23 @@ const checkWaiting = ({ runs, hasMore }: Found): CheckResult[] => {
             'RunsWaiting',
             `integration-host credentials show ${waiting.runs[0]?.WaitingFor ?? ''}`,
           ),
+        ),
+      ]
+}
+
+/** Runs whose company has closed its books wait until an operator retries them. */
+const checkClosed = ({ runs, hasMore }: Found): CheckResult[] => {
+  const closed = {
+    runs: runs.filter(({ WaitingFor }) => readWaitingFor(WaitingFor)?.kind === 'books'),
+    hasMore,
+  }
+  return closed.runs.length === 0
+    ? []
+    : [
+        problem(
+          'closed books',
+          `${amount(closed)} because of closed books: ${grouped(closed.runs, ({ WaitingFor }) => readWaitingFor(WaitingFor)?.name ?? '')}`,
+          remedyFor('RunsBooksClosed', `integration-host transactions retry ${idOf(closed)}`),
         ),
       ]
 }

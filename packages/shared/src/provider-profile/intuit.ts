@@ -83,6 +83,8 @@ const CLASSES: Readonly<Record<string, ProviderFaultClass>> = {
   '600': 'provider_duplicate_request',
   '5020': 'provider_permission_denied',
   '6190': 'provider_subscription_ended',
+  '6200': 'books_closed',
+  '6210': 'books_closed',
 }
 
 /**

@@ -51,6 +51,10 @@ export const providerFaultClasses = {
     remedy:
       'The provider has seen the requestid of this call before, so an earlier attempt was processed. Look up what it did; a step with confirm does so when the run is resumed.',
   },
+  books_closed: {
+    remedy:
+      'Have the period opened or its closing date moved, then retry the run. It sends nothing before.',
+  },
   provider_fault: {
     remedy: 'The response has a success status, but its body is an error with this code.',
   },
@@ -74,7 +78,7 @@ export function providerReason(error: ProviderError, call: string): string {
 export const PROVIDER_ERROR = '^[0-9]{1,9}(?: [^:]{1,120})?(?=: )'
 
 /** The error classes of runs that failed with the response of a provider. The coordinator finds them in SQL, too. */
-export const PROVIDER_CLASS = '^(?:http_[0-9]{3}$|provider_)'
+export const PROVIDER_CLASS = '^(?:http_[0-9]{3}$|provider_|books_closed$)'
 
 export const isOfProvider = (errorClass: string | null): boolean =>
   errorClass !== null && new RegExp(PROVIDER_CLASS).test(errorClass)
@@ -96,6 +100,9 @@ export const providerCodesIn = (classes: readonly string[]): readonly string[] =
 export const providerCode = (error: string | null): string | null =>
   /^\d+/.exec(error ?? '')?.[0] ?? null
 
+const BOOKS_CLOSED =
+  'Queue a copy with a later date and cancel this run, or have the period opened and retry it.'
+
 /** What a person should do about errors of Intuit that have no error class of their own, by code. */
 const REMEDIES: Readonly<Record<string, string>> = {
   '610':
@@ -107,8 +114,8 @@ const REMEDIES: Readonly<Record<string, string>> = {
     'The object was changed in the meantime. Replay the run, so that it reads the object again.',
   '6140':
     'Another document has this number. Queue a copy with another number, or allow duplicate numbers in the settings of the company and resume.',
-  '6210':
-    'The books of this period are closed. Queue a copy with a later date, or have the period opened and resume.',
+  '6200': BOOKS_CLOSED,
+  '6210': BOOKS_CLOSED,
   '6240':
     'Another customer, vendor or employee has this name. Use that one, or queue a copy with another name.',
 }

@@ -186,6 +186,17 @@ describe('the conditions of the page Now', () => {
     ).toMatchObject([{ name: 'RunsWaiting', title: '6 runs wait for 2 companies' }])
   })
 
+  it('runs that closed books keep waiting are one condition with the companies', () => {
+    const waiting = { ...group, status: 'Waiting', errorClass: 'books_closed' }
+    const [one] = conditionsOf(withGroups({ ...waiting, waitingFor: 'books:1' }))
+    expect(one).toMatchObject({
+      name: 'RunsBooksClosed',
+      title: '3 runs wait because the books of 1 company are closed',
+      detail: '1',
+      affected: 3,
+    })
+  })
+
   it('the condition of a faulted company counts the runs that wait for it, and the runs cause no second card', () => {
     const waiting = { ...group, status: 'Waiting', errorClass: null, waitingFor: 'ACC-1' }
     const faulted = [company('ACC-1', 'must_reconnect', 'Rosewood')]

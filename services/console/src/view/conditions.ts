@@ -65,7 +65,7 @@ const earliest = (times: readonly number[]): number | null =>
 
 function* companies(installation: Installation): Generator<Condition> {
   const { companies: counts, faulted } = installation
-  const waiting = runsWaitingForCompanies(installation)
+  const waiting = runsWaitingFor(installation, 'credential')
   const mustReconnect = faulted.filter(({ State }) => State === 'must_reconnect')
   const lost = Math.max(counts?.States.must_reconnect ?? 0, mustReconnect.length)
   if (lost > 0) {
@@ -135,11 +135,14 @@ function companiesText(
   return joined(listed(credentials.map(companyName), count), byClass, waits)
 }
 
-/** Returns the groups of runs that wait for a company. */
-const runsWaitingForCompanies = ({ processes: all }: Installation): readonly RunGroup[] =>
+/** Returns the groups of runs that wait for a company, or for something else of this kind. */
+const runsWaitingFor = (
+  { processes: all }: Installation,
+  kind: 'credential' | 'books',
+): readonly RunGroup[] =>
   (all ?? [])
     .flatMap(({ groups }) => groups ?? [])
-    .filter(({ waitingFor }) => readWaitingFor(waitingFor)?.kind === 'credential')
+    .filter(({ waitingFor }) => readWaitingFor(waitingFor)?.kind === kind)
 
 const faultTime = (fault: CredentialView['Fault']): readonly number[] =>
   fault === undefined ? [] : [Date.parse(fault.Since ?? fault.At)]
@@ -281,8 +284,19 @@ function* runs(installation: Installation): Generator<Condition> {
       }),
     })
   }
+  const closed = runsWaitingFor(installation, 'books')
+  const realms = [
+    ...new Set(closed.map(({ waitingFor }) => readWaitingFor(waitingFor)?.name ?? '')),
+  ]
+  if (closed.length > 0)
+    yield condition('RunsBooksClosed', {
+      title: `${counted(total(closed), 'run waits', 'runs wait')} because the books of ${counted(realms.length, 'company', 'companies')} are closed`,
+      detail: listed(realms),
+      affected: total(closed),
+      page: runsPage({ status: 'Waiting', class: 'books_closed' }),
+    })
   // The condition of a faulted company has the number of the runs that wait for it.
-  const waiting = runsWaitingForCompanies(installation)
+  const waiting = runsWaitingFor(installation, 'credential')
   const known = new Set(faulted.map(({ Name }) => Name))
   const others = waiting.filter(({ waitingFor }) => !known.has(waitingFor ?? ''))
   const shown = others.length > 0 ? others : waiting

@@ -168,6 +168,10 @@ export const CLASSES: ReadonlyMap<string, Meaning> = new Map(
       cause: 'the provider has processed an earlier attempt of this call',
       remedy: 'Look up at the provider what it did, then settle it.',
     },
+    books_closed: {
+      cause: 'the books of the company are closed for this period',
+      remedy: 'Have the period opened or its closing date moved, then resume.',
+    },
     provider_fault: rejected(
       'the provider reported a fault',
       'Queue a copy with changed data, or fix the data at the provider and resume.',

@@ -71,6 +71,15 @@ describe('the sentence that explains the state of a run', () => {
       { Status: 'Waiting', WaitingFor: 'concurrency' },
       'Waits for a slot: the process limits how many runs are in progress.',
     ],
+    [
+      {
+        Status: 'Waiting',
+        WaitingFor: 'books:42',
+        ErrorClass: 'books_closed',
+        LastError: '6210 Account Period Closed: the books of the company are closed. Have …',
+      },
+      'Waits at report, because the provider responded with 6210 Account Period Closed. Queue a copy with a later date and cancel this run, or have the period opened and retry it.',
+    ],
     [{ Status: 'Completed' }, ''],
   ])('the sentence about the run %o is %s', (run, sentence) => {
     expect(explained(run)).toBe(sentence)

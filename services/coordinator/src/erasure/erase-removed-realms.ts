@@ -14,8 +14,8 @@ const RETRY_MS = 30_000
 
 export interface RealmErasureDeps {
   readonly erase: Erase
-  readonly removeCursor: (realm: string) => Promise<void>
-  readonly removeWaits: (realm: string) => Promise<void>
+  /** Removes what is stored about the company itself. */
+  readonly forget: (realm: string) => Promise<void>
   readonly retryStore: StoreRetry
   readonly shutdown: AbortSignal
   readonly log: Logger
@@ -33,8 +33,7 @@ export function createRealmErasure(deps: RealmErasureDeps) {
     const act = { by: { keyId: KEY_ID, person: null }, reason }
     for (;;) {
       const result = await retryStore(async () => {
-        await deps.removeCursor(scope.Realm)
-        await deps.removeWaits(scope.Realm)
+        await deps.forget(scope.Realm)
         return erase(scope, act, shutdown)
       }, shutdown).catch((error: unknown) => {
         log.error({ err: error, credential }, 'erasing the runs of a removed company failed')

@@ -102,6 +102,18 @@ export type StepOutcome =
       readonly isInDoubt?: boolean
     }
   /**
+   * The provider has rejected the call for a reason that only a person can remove, such as closed books. The run waits
+   * for `waitingFor` until an operator retries it, and the attempt is not counted.
+   */
+  | {
+      readonly kind: 'blocked'
+      readonly waitingFor: string
+      readonly errorClass: string
+      readonly error: string
+      readonly response: Response
+      readonly isInDoubt?: boolean
+    }
+  /**
    * The step starts again later, and the attempt is not counted. `error` is the reason why the run has to wait. It is
    * absent if the step has called `waitFor()` without a response to name.
    */
@@ -200,6 +212,9 @@ const STEP_WAITS = 'step_waits'
 /** The error text of such a run. */
 export const WAIT_TEXT = 'the step called waitFor and starts again later'
 
+/** After this time a blocked run starts again by itself: a year, which stands for "when an operator retries it". */
+const UNTIL_RETRIED_MS = 31_536_000_000
+
 /**
  * Returns the transition of a claimed run. `run` is the run as claimed, so its `Attempt` is the number of the attempt
  * that has ended.
@@ -276,6 +291,20 @@ export function advance(
         isInDoubt,
         item: { status: 'Waiting', response: null, data: null, error: outcome.error },
       }
+    case 'blocked': {
+      const { waitingFor: reason, error, errorClass, response } = outcome
+      return {
+        status: 'Waiting',
+        stepName,
+        attempt: attempt - 1,
+        delayMs: UNTIL_RETRIED_MS,
+        waitingFor: reason,
+        lastError: error,
+        errorClass,
+        isInDoubt,
+        item: { status: 'Waiting', response, data: null, error },
+      }
+    }
     case 'held': {
       const { delayMs, error, errorClass, response } = outcome
       return {

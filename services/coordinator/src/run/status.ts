@@ -24,6 +24,9 @@ export const WAITS_FOR_EVENT = 'event:'
 /** The beginning of `WaitingFor` of a run that waits for a change in the books. The name of the place follows. */
 export const WAITS_FOR_CHANGE = 'change:'
 
+/** The beginning of `WaitingFor` of a run that closed books of its company keep waiting. The realm follows. */
+export const WAITS_FOR_BOOKS = 'books:'
+
 /** Whether a run waits at a place: for an event, or for a change in the books. */
 export const isWaitingForEvent = ({
   Status,

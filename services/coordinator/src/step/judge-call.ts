@@ -1,4 +1,5 @@
 /** Derives the outcome of a step from the outcome of one of its calls. */
+import { realmOf } from '@integration-host/shared/contracts/realm'
 import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
 import { DOCUMENT_LIMITS, jsonExcess, parseJson } from '@integration-host/shared/json'
 import {
@@ -9,6 +10,7 @@ import {
 import { coolDownMs, type CoolDowns } from './cool-downs.ts'
 import { type CallOutcome, MAX_RESPONSE_BYTES } from './http-call.ts'
 import { normalizedText } from '../run/json-normalization.ts'
+import { WAITS_FOR_BOOKS } from '../run/status.ts'
 import { NO_RESPONSE, type Response, type StepOutcome } from '../run/progress.ts'
 import { leavesDoubt, verdictOf } from '../run/retry-policy.ts'
 import type { Gateway } from './step-request.ts'
@@ -120,8 +122,8 @@ export async function judgeCall(
   const response = { status: outcome.status, body }
   const answered = `${what} responded with ${outcome.status}`
   const fault = credential === undefined ? null : gateway.faultOf(body)
-  if (fault !== null && verdict !== 'retry') {
-    const failed = providerFailure(fault, response, answered)
+  if (credential !== undefined && fault !== null && verdict !== 'retry') {
+    const failed = providerFailure(fault, response, answered, credential)
     if (failed !== null) return failed
   }
   if (outcome.kind === 'answered' && outcome.inPlaceOfJson !== undefined)
@@ -156,6 +158,9 @@ export async function judgeCall(
   return { kind: 'retry', errorClass, error, response, retryAfterMs }
 }
 
+/** What the error of a run says about closed books. The closing date is added where it is known (closing-dates.ts). */
+export const CLOSED = 'the books of the company are closed for this period'
+
 /**
  * Returns the failure that an error body of the provider describes; `null` if the status alone decides. The body
  * matters because providers use unspecific statuses for errors that only a person can fix: Intuit reports an ended
@@ -165,12 +170,21 @@ function providerFailure(
   fault: ProviderFault,
   response: Response,
   answered: string,
+  credential: string,
 ): EarlyOutcome | null {
   const isSuccess = response.status < 300
   const faultClass = fault.class ?? (isSuccess ? 'provider_fault' : null)
   if (faultClass === null) return null
-  const reason = providerReason(fault, answered)
   const { remedy } = providerFaultClasses[faultClass]
+  if (faultClass === 'books_closed')
+    return {
+      kind: 'blocked',
+      waitingFor: WAITS_FOR_BOOKS + realmOf(credential),
+      errorClass: faultClass,
+      error: shortText(`${providerReason({ ...fault, detail: CLOSED }, answered)}. ${remedy}`),
+      response,
+    }
+  const reason = providerReason(fault, answered)
   return {
     kind: 'failed',
     errorClass: faultClass,

@@ -11,6 +11,7 @@ import {
 } from '@integration-host/shared/process/error-owner'
 import type { z } from 'zod'
 import { idempotencyKey } from '../run/item.ts'
+import { type ClosingDates, withClosingDate } from './closing-dates.ts'
 import { type EnteredStep, enteredMembers } from './entered.ts'
 import type { Files } from './files.ts'
 import {
@@ -54,6 +55,7 @@ export interface StepDeps extends SendDeps {
   /** Gets the progress that the step reports, in the form in which it is stored. */
   readonly onReport: (report: Json) => void
   readonly linkTo: (event: string, options: LinkOptions) => string
+  readonly closingDates: Pick<ClosingDates, 'of'>
 }
 
 /** Thrown inside a step function to end it. The outcome of the step is already decided, so the error is ignored. */
@@ -308,7 +310,9 @@ export async function perform(
   if (isBroken) hasDoubt ||= hasResult
   // These casts are needed because the functions above assign `ended` and `completion`, which TypeScript's control flow
   // analysis ignores.
-  const early = ended as EarlyOutcome | null
+  const given = ended as EarlyOutcome | null
+  const early =
+    given?.kind === 'blocked' ? await withClosingDate(given, { process, run }, deps) : given
   const completed = completion as { data: Json; endsRun: boolean } | null
   const outcome: StepOutcome | null =
     early !== null

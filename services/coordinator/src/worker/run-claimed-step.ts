@@ -15,6 +15,7 @@ import {
   stepUnknownError,
 } from '../step/definition.ts'
 import { eventPlaces } from '../step/event.ts'
+import type { ClosingDates } from '../step/closing-dates.ts'
 import type { Files } from '../step/files.ts'
 import type { HttpCall } from '../step/http-call.ts'
 import type { StepCall } from '../run/progress.ts'
@@ -55,6 +56,7 @@ export interface ClaimedStepDeps {
   readonly gateway: Gateway
   readonly settings: ProcessSettings
   readonly checkOnline: () => Promise<boolean>
+  readonly closingDates: Pick<ClosingDates, 'of'>
   readonly decisionLinks: Pick<DecisionLinks, 'addressOf' | 'ready'>
   readonly traceparentOf: Traceparents
   readonly log: Logger
@@ -242,6 +244,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
           last.report = report
           step.report = report
         },
+        closingDates: deps.closingDates,
         linkTo: linksOfRun(deps.decisionLinks, definition, run, now),
         abort,
         isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
@@ -346,6 +349,7 @@ const EXPECTED: Partial<Record<StepOutcome['kind'], string>> = {
   undone: 'step undone',
   left: 'step has nothing to undo',
   later: 'step called waitFor and starts again later',
+  blocked: 'run waits until an operator retries it',
 }
 
 const failure = (errorClass: string, error: string) =>

@@ -1,0 +1,106 @@
+/**
+ * The closing dates of the books of companies, for the error of a run whose call closed books have rejected.
+ *
+ * They are read from the preferences of the company, which is a metered call: at most once a day and company, over all
+ * replicas, also if the call fails.
+ */
+import { credentialName } from '@integration-host/shared/contracts/realm'
+import { readWaitingFor } from '@integration-host/shared/contracts/waiting-for'
+import { asObject, parseJson } from '@integration-host/shared/json'
+import { installation } from '../records/installation.ts'
+import { changeRow } from '../records/records.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
+import { CLOSED, judgeCall } from './judge-call.ts'
+import type { StepOutcome } from '../run/progress.ts'
+import { type Calling, type SendDeps, sendCall } from './send-call.ts'
+
+export type Blocked = Extract<StepOutcome, { readonly kind: 'blocked' }>
+
+interface ClosingDate {
+  /** The last closed day, such as `2026-10-31`; `null` if it is not known. */
+  readonly Date: string | null
+  /** When the preferences were read, ISO 8601. */
+  readonly ReadAt: string
+}
+
+export type ClosingDates = ReturnType<typeof createClosingDates>
+
+const CLOSING_DATES = installation<ClosingDate>('closing-date:')
+const DAY_MS = 86_400_000
+/** The time limit of the call. The run waits for an operator in any case, so its step should not wait for long. */
+const TIMEOUT_MS = 10_000
+
+export function createClosingDates(source: Pick<TransactionSource, 'records'>) {
+  const records = source.records(CLOSING_DATES)
+  const nameOf = (realm: string): string => `closing-date:${realm}`
+  const keep = (realm: string, of: (known: ClosingDate | null, now: number) => ClosingDate) =>
+    changeRow(records, [nameOf(realm)], (row, now) => {
+      const Value = of(row?.Value ?? null, now)
+      return Value === row?.Value ? row : { Name: nameOf(realm), Value }
+    })
+  return {
+    /** Returns the closing date of a company; `null` if it is not known. `read` is called at most once a day. */
+    async of(realm: string, read: () => Promise<string | null>): Promise<string | null> {
+      let isDue = false
+      // The time is stored before the call, so that of several replicas only one reads.
+      const row = await keep(realm, (known, now) => {
+        isDue = known === null || now - Date.parse(known.ReadAt) >= DAY_MS
+        return isDue || known === null
+          ? { Date: known?.Date ?? null, ReadAt: new Date(now).toISOString() }
+          : known
+      })
+      if (!isDue) return row?.Value.Date ?? null
+      const date = await read()
+      await keep(realm, (_, now) => ({ Date: date, ReadAt: new Date(now).toISOString() }))
+      return date
+    },
+    /** Forgets the closing date of a company that was removed. */
+    async forget(realm: string): Promise<void> {
+      await changeRow(records, [nameOf(realm)], () => undefined)
+    },
+  }
+}
+
+/** Returns the outcome with the closing date in its error, if the date is known. */
+export async function withClosingDate(
+  outcome: Blocked,
+  { process, run }: Pick<Calling, 'process' | 'run'>,
+  deps: SendDeps & { readonly closingDates: Pick<ClosingDates, 'of'> },
+): Promise<Blocked> {
+  const waiting = readWaitingFor(outcome.waitingFor)
+  if (waiting?.kind !== 'books') return outcome
+  const realm = waiting.name
+  const read = async (): Promise<string | null> => {
+    const sent = await sendCall(
+      {
+        process,
+        run,
+        request: { url: `/v3/company/${realm}/preferences` },
+        options: { credential: credentialName(realm), timeoutMs: TIMEOUT_MS },
+        callKey: null,
+        isEnded: () => false,
+      },
+      // The call that was rejected is the one that is stored with the attempt.
+      { ...deps, onCall() {} },
+    )
+    if ('end' in sent) return null
+    const judged = await judgeCall(sent.outcome, sent.what, sent.owner, deps)
+    return 'kind' in judged ? null : closingDateIn(judged.body)
+  }
+  try {
+    const date = await deps.closingDates.of(realm, read)
+    return date === null
+      ? outcome
+      : { ...outcome, error: outcome.error.replace(CLOSED, `${CLOSED}, until ${date}`) }
+  } catch {
+    // The store is unavailable. The run waits with the error that it has.
+    return outcome
+  }
+}
+
+function closingDateIn(body: string): string | null {
+  const document = asObject(parseJson(body))
+  const prefs = asObject(asObject(document?.['Preferences'])?.['AccountingInfoPrefs'])
+  const date = prefs?.['BookCloseDate']
+  return typeof date === 'string' && /^\d{4}-\d\d-\d\d$/.test(date) ? date : null
+}
