@@ -104,6 +104,7 @@ const header = (run: FakeRun): RunResponse => ({
   DebounceKey: null,
   Absorbed: 0,
   Tags: null,
+  Priority: 'normal',
   ConcurrencyKey: null,
   InputChanged: false,
   ErasedAt: null,

@@ -59,6 +59,8 @@ export interface RunOptions {
   /** The company of the transaction. */
   readonly realm?: string
   readonly tags?: Readonly<Record<string, string>>
+  /** `high`: the run gets its turns before the others. `normal` by default. */
+  readonly priority?: 'high' | 'normal'
   /**
    * The run does not start before this time on the clock of the host. The time is a string in RFC 3339 format, or a
    * number of seconds from now.
@@ -82,7 +84,13 @@ const HOST_MEMBERS = [
   'startsAt',
   'realTimeLimitMs',
 ] satisfies (keyof TestHostOptions)[]
-const RUN_MEMBERS = ['realm', 'tags', 'notBefore', 'debounce'] satisfies (keyof RunOptions)[]
+const RUN_MEMBERS = [
+  'realm',
+  'tags',
+  'priority',
+  'notBefore',
+  'debounce',
+] satisfies (keyof RunOptions)[]
 
 /** A change in the books of a company. */
 export interface BookChange {
@@ -342,7 +350,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
     company: (realm, companyOptions = {}) => companies.connect(realm, companyOptions),
     async run(process, id, data = null, runOptions = {}) {
       requireKnownMembers('the last argument of run', runOptions, RUN_MEMBERS)
-      const { realm, tags, notBefore, debounce } = runOptions
+      const { realm, tags, priority, notBefore, debounce } = runOptions
       const name = typeof process === 'string' ? process : process.name
       if (!processes.some((known) => known.name === name))
         throw new Error(
@@ -353,6 +361,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
         InitialData: data,
         Realm: realm,
         Tags: tags,
+        Priority: priority,
         NotBefore: notBefore,
         Debounce: debounce,
       }

@@ -35,6 +35,8 @@ export interface QueueOptions extends ActOptions {
   readonly realm?: QueueTransaction['Realm']
   /** At most ten pairs of name and value, by which runs can be found. */
   readonly tags?: QueueTransaction['Tags']
+  /** `high`: the run gets its turns before the others. `normal` by default. */
+  readonly priority?: QueueTransaction['Priority']
   /**
    * The time before which the run does not start, at most a year ahead: a string in RFC 3339 format, or a number of
    * seconds from now.
@@ -160,12 +162,22 @@ export function createProcessClient<Input>(process: string, deps: RunDeps): Proc
   const base = `/processes/${segment(process)}/transactions`
   return {
     async queue(id, data, options = {}) {
-      const { realm, tags, notBefore, debounce, reason, waitSeconds = 0, signal } = options
+      const {
+        realm,
+        tags,
+        priority,
+        notBefore,
+        debounce,
+        reason,
+        waitSeconds = 0,
+        signal,
+      } = options
       const body: QueueTransaction = {
         TransactionID: id,
         InitialData: data as JsonValue,
         ...(realm !== undefined && { Realm: realm }),
         ...(tags !== undefined && { Tags: tags }),
+        ...(priority !== undefined && { Priority: priority }),
         ...(notBefore !== undefined && { NotBefore: notBefore }),
         ...(debounce !== undefined && { Debounce: debounce }),
         ...(reason !== undefined && { Reason: reason }),

@@ -67,6 +67,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   realm: list((value) => /^[A-Za-z0-9_-]{1,64}$/.test(value)),
   idPrefix: one(isName),
   waitingFor: list(isName),
+  priority: list((value) => value === 'high' || value === 'normal'),
   version: list((value) => /^[A-Za-z0-9][A-Za-z0-9._+-]{0,31}$/.test(value)),
   tag: list(isTag),
   from: one(isTime),

@@ -45,6 +45,7 @@ const run = (Attempts: readonly Attempt[], other: Partial<RunView> = {}): RunVie
   DebounceKey: null,
   Absorbed: 0,
   Tags: null,
+  Priority: 'normal',
   ConcurrencyKey: null,
   InputChanged: false,
   ErasedAt: null,

@@ -13,6 +13,7 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
   realm: ['4620816365291', 'a-b_c', 'a b', '', 'x'.repeat(65), 'Ä'],
   idPrefix: ['../x', '😀', '', LONG, '\u0007'],
   waitingFor: ['ACC-1', 'concurrency', ''],
+  priority: ['high', 'normal', 'High', '1', ''],
   version: ['1.2.3', 'v1+b', '', '-1', 'x'.repeat(33)],
   tag: ['plan:gold', 'plan:', 'plan', ':gold'],
   from: ['2026-11-24T03:00:00Z', '2026-11-24T03:00:00.123+01:00', '2026-11-24', 'yesterday', ''],

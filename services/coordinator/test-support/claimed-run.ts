@@ -16,6 +16,7 @@ export const claimedRun = (change: Partial<ClaimedRun> = {}): ClaimedRun => ({
   LastError: null,
   ErrorClass: null,
   InDoubt: false,
+  Priority: 'normal',
   DefinitionVersion: null,
   DeadlineAt: null,
   CreatedAt: '',

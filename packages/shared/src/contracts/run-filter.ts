@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { DefinitionVersion } from './definition-version.ts'
 import { isTag } from './labels.ts'
+import { Priority } from './priority.ts'
 import { Realm } from './realm.ts'
 import { headerStatuses } from './transaction.ts'
 
@@ -61,6 +62,7 @@ export const RunFilter = z.strictObject({
   }),
   realm: several(Realm).optional(),
   waitingFor: several(Name).optional().meta({ description: 'a credential, such as ACC-1' }),
+  priority: several(Priority).optional(),
   inDoubt: z
     .preprocess(
       (value) => (value === 'true' ? true : value === 'false' ? false : value),

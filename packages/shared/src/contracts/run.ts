@@ -1,5 +1,6 @@
 /** The runs as the API of the coordinator shows them, and the request bodies of the actions on a run. */
 import { z } from 'zod'
+import { Priority } from './priority.ts'
 import { Reason } from './reason.ts'
 import { AnyJson, AttemptView, HeaderView, ItemView, TransactionID } from './transaction.ts'
 
@@ -31,6 +32,10 @@ export const RunResponse = HeaderView.extend({
       'how many later requests with the same key have replaced the initial data of the run before it started',
   }),
   Tags: z.record(z.string(), z.string()).nullable(),
+  // A console of this release may read a coordinator of an earlier one, which sends no priority.
+  Priority: Priority.default('normal').meta({
+    description: '`high` runs get their turns before the others; `normal` by default',
+  }),
   ConcurrencyKey: z.string().nullable().meta({
     description: 'the key for which the limit of the process holds',
   }),

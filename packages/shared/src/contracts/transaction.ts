@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { Tags } from './labels.ts'
+import { Priority } from './priority.ts'
 import { Realm } from './realm.ts'
 import { Reason } from './reason.ts'
 import { Debounce, NotBefore } from './start-time.ts'
@@ -75,6 +76,8 @@ export const QueueTransaction = z
     /** `NotBefore` is not compared with the stored value if the same transaction is queued a second time. */
     NotBefore: NotBefore.optional(),
     Debounce: Debounce.optional(),
+    /** The default is `normal`. Every replay keeps the priority. It is not compared if the same transaction is queued again. */
+    Priority: Priority.optional(),
     /** The reason is stored only in the action log; it is not part of the transaction. */
     Reason: Reason.optional(),
   })

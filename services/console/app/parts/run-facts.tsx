@@ -56,6 +56,12 @@ export function RunFacts({ run }: { readonly run: RunView }) {
             : `${full(ended)} (${exact(Date.parse(ended) - Date.parse(run.CreatedAt))})`}
         </dd>
       </div>
+      {run.Priority === 'high' && (
+        <div>
+          <dt>Priority</dt>
+          <dd>high</dd>
+        </div>
+      )}
       {run.DefinitionVersion !== null && (
         <div>
           <dt>Version of the process</dt>

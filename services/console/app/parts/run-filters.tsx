@@ -56,6 +56,7 @@ const NAMES: Readonly<Record<string, string>> = {
   realm: 'Company',
   idPrefix: 'Id begins with',
   waitingFor: 'Waits for',
+  priority: 'Priority',
   version: 'Version',
   tag: 'Tag',
   from: 'Queued from',

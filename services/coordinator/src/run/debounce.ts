@@ -65,6 +65,7 @@ function newRun(
   now: number,
 ): WaitingRun {
   const { TransactionID, InitialData, Realm = null, ConcurrencyKey = null, Debounce } = transaction
+  const { Priority = 'normal' } = transaction
   const { header } = queued(
     { Process: process.name, TransactionID, ReplayID: 0 },
     process.steps[0],
@@ -73,6 +74,7 @@ function newRun(
       InitialData,
       Realm,
       Tags: storedTags(transaction),
+      Priority,
       ConcurrencyKey,
       notBefore: iso(now + Debounce.Seconds * 1_000),
       debounceKey: Debounce.Key,
@@ -92,12 +94,14 @@ function absorb(
   now: number,
 ): WaitingRun {
   const { InitialData, initialDataFor, ConcurrencyKey = null, Debounce } = transaction
+  const { Priority = run.Priority } = transaction
   const before = Date.parse(run.NextAttemptAt ?? '')
   const start = Math.max(before, Math.min(now + Debounce.Seconds * 1_000, until))
   const changed = {
     ...run,
     InitialData: initialDataFor === undefined ? InitialData : initialDataFor(runKey(run)),
     ConcurrencyKey,
+    Priority,
     NotBefore: iso(start),
     NextAttemptAt: iso(start),
     DeadlineAt: run.DeadlineAt && iso(Date.parse(run.DeadlineAt) + start - before),

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
+import type { Priority } from '@integration-host/shared/contracts/priority'
 import type { HeaderView, QueueTransaction } from '@integration-host/shared/contracts/transaction'
 
 /**
@@ -29,6 +30,8 @@ export interface Run extends Readonly<HeaderView> {
    * attempt.
    */
   readonly InDoubt: boolean
+  /** Runs with `high` are delivered and get slots before the others. Every replay keeps the priority. */
+  readonly Priority: Priority
   /** The version that the definition of the process had when the run began; `null` if it had none. */
   readonly DefinitionVersion: string | null
   /** The time at which the run fails unless it has ended; `null` if there is no deadline. */
@@ -96,7 +99,7 @@ export const hasInitialData = (
 
 /**
  * Returns whether a request repeats the request that queued `run`, that is, whether realm, tags and initial data are
- * equal. The tags and data of an erased or purged run are unknown, so they are not compared. The data of a run that has
+ * equal. The priority and the start are not compared. The tags and data of an erased or purged run are unknown, so they are not compared. The data of a run that has
  * absorbed requests was replaced, so it is not compared either.
  */
 export const isRepeated = (run: Run, transaction: QueueTransaction): boolean =>

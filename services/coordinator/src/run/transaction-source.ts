@@ -1,3 +1,4 @@
+import type { Priority } from '@integration-host/shared/contracts/priority'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type { Json } from './json-normalization.ts'
 import type { Transition } from './progress.ts'
@@ -314,6 +315,8 @@ export interface Lease extends RunKey {
   readonly owner: string
   /** The number of the attempt in flight, which `record` stores. */
   readonly attempt: number
+  /** The priority of the run; absent if it is `normal`. */
+  readonly priority?: Priority
   /** The number of the round of the step; absent in round 0. */
   readonly round?: number
   readonly startedAt: string

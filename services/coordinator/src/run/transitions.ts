@@ -205,13 +205,14 @@ export const queued = (
     InitialData,
     Realm = null,
     Tags = null,
+    Priority = 'normal',
     ConcurrencyKey = null,
     notBefore,
     debounceKey = null,
     version = null,
     deadlineMs = null,
   }: Pick<Run, 'InitialData'> &
-    Partial<Pick<Run, 'Realm' | 'Tags' | 'ConcurrencyKey'>> &
+    Partial<Pick<Run, 'Realm' | 'Tags' | 'Priority' | 'ConcurrencyKey'>> &
     RunTerms & { readonly notBefore?: NotBefore | undefined; readonly debounceKey?: string | null },
   { now, sweepMs }: Times,
 ): StoredRun => {
@@ -228,6 +229,7 @@ export const queued = (
       Attempt: 0,
       ...due(start),
       InDoubt: false,
+      Priority,
       DefinitionVersion: version,
       ...deadline({ deadlineMs }, start),
       NotBefore: earliest === null ? null : iso(earliest),

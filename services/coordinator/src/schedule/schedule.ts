@@ -1,5 +1,7 @@
 /** The schedules of a process definition: the times at which runs begin without a request. */
+import { priorities } from '@integration-host/shared/contracts/priority'
 import type { z } from 'zod'
+import type { Run } from '../run/run.ts'
 import { acceptedKey, type Concurrency } from '../run/concurrency.ts'
 import { isPreservedAsJson, type Json, normalizedJson } from '../run/json-normalization.ts'
 import { cronTimes } from './cron.ts'
@@ -35,6 +37,8 @@ export interface ScheduleOptions<Input = unknown> {
    * same delay each time.
    */
   readonly jitterSeconds?: number
+  /** The priority of each run; `normal` by default. */
+  readonly priority?: 'high' | 'normal'
 }
 
 /** The members that determine when a schedule fires. They are stored, so that all coordinators agree on them. */
@@ -50,6 +54,7 @@ export interface ScheduleTiming {
 export interface Schedule extends ScheduleTiming {
   readonly name: string
   readonly input: Json
+  readonly priority: Run['Priority']
 }
 
 const MEMBERS = new Set<string>([
@@ -60,6 +65,7 @@ const MEMBERS = new Set<string>([
   'input',
   'catchUp',
   'jitterSeconds',
+  'priority',
 ] satisfies (keyof ScheduleOptions)[])
 /**
  * The maximum length of a name. The id of a run has at most 128 characters: the name, a time of 24 characters and a
@@ -118,6 +124,7 @@ function scheduleOf(
   const unknown = Object.keys(options).find((member) => !MEMBERS.has(member))
   if (unknown !== undefined) throw new TypeError(`${what} has no option ${unknown}`)
   const { cron, timeZone = 'UTC', each = 'once', catchUp = 'last', jitterSeconds = 0 } = options
+  const { priority = 'normal' } = options
   if (typeof cron !== 'string') throw new TypeError(`cron of ${what} must be a text`)
   if (typeof timeZone !== 'string') throw new TypeError(`timeZone of ${what} must be a text`)
   if (each !== 'once' && each !== 'company')
@@ -132,6 +139,8 @@ function scheduleOf(
     )
   )
     throw new TypeError(`jitterSeconds of ${what} must be a whole number from 0 to 86400`)
+  if (!(priorities as readonly unknown[]).includes(priority))
+    throw new TypeError(`priority of ${what} must be high or normal`)
   try {
     cronTimes(cron, timeZone)
   } catch (error) {
@@ -152,6 +161,7 @@ function scheduleOf(
     catchUp,
     jitterSeconds: jitterSeconds as number,
     input: data,
+    priority: priority as Run['Priority'],
   }
 }
 

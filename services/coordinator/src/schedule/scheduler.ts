@@ -164,7 +164,7 @@ export function transactionOf(
   realm: string | null,
   isManual = false,
 ): NewTransaction {
-  const { name, input } = schedule
+  const { name, input, priority } = schedule
   // No jitter is added to a run that an operator starts.
   const seconds = isManual ? 0 : delaySeconds(schedule, realm ?? `${definition?.name}/${name}`)
   // The input needs no check here, because it was checked when the definition was loaded.
@@ -174,6 +174,7 @@ export function transactionOf(
     TransactionID: scheduledId(name, at, realm, isManual),
     InitialData: input as NewTransaction['InitialData'],
     ...(realm !== null && { Realm: realm }),
+    ...(priority !== 'normal' && { Priority: priority }),
     ...(key !== null && { ConcurrencyKey: key }),
     // The delay counts from now instead of the scheduled time, so that the runs of a missed time are spread as well.
     ...(seconds > 0 && { NotBefore: seconds }),

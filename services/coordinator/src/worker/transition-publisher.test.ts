@@ -18,6 +18,7 @@ const run: RunState = {
   ErrorClass: 'credential_faulted',
   WaitingFor: 'ACC-1',
   InDoubt: false,
+  Priority: 'normal',
   UpdatedAt: '2026-01-01T00:00:00.000Z',
   CompletedAt: null,
 }

@@ -15,6 +15,7 @@ export const filterOptions = {
   'definition-version': several,
   realm: several,
   'waiting-for': several,
+  priority: several,
   tag: several,
   'id-prefix': one,
   'in-doubt': { type: 'boolean' },
@@ -30,6 +31,7 @@ export const FILTER_HELP = `  --status STATUS     ${headerStatuses.join(', ')}
                       the version of the process with which the run began
   --realm REALM       the realm id of the company
   --waiting-for NAME  the credential that the run waits for: ACC-<realm>
+  --priority PRIORITY high or normal
   --tag NAME=VALUE    a tag; if repeated, a run needs all of the tags
   --id-prefix TEXT    the beginning of the id
   --in-doubt          only runs of which an earlier attempt may have done the work of the step
@@ -37,8 +39,8 @@ export const FILTER_HELP = `  --status STATUS     ${headerStatuses.join(', ')}
                       ago, or 2026-01-31T08:00:00Z
   --from WHEN         queued at this time or later
   --until WHEN        queued before this time
-                      If --status, --class, --step, --definition-version, --realm or --waiting-for is repeated, a run needs one of
-                      the values.`
+                      If --status, --class, --step, --definition-version, --realm, --waiting-for or --priority is
+                      repeated, a run needs one of the values.`
 
 interface FilterValues {
   readonly status?: readonly string[] | undefined
@@ -47,6 +49,7 @@ interface FilterValues {
   readonly 'definition-version'?: readonly string[] | undefined
   readonly realm?: readonly string[] | undefined
   readonly 'waiting-for'?: readonly string[] | undefined
+  readonly priority?: readonly string[] | undefined
   readonly tag?: readonly string[] | undefined
   readonly 'id-prefix'?: string | undefined
   readonly 'in-doubt'?: boolean | undefined
@@ -71,6 +74,7 @@ export function filterOf(values: FilterValues, now: number): RunFilter {
     version: values['definition-version'],
     realm: values.realm,
     waitingFor: values['waiting-for'],
+    priority: values.priority,
     // The API separates the name and the value of a tag with a colon.
     tag: values.tag?.map((text) => pairOf('--tag', text).join(':')),
     idPrefix: values['id-prefix'],

@@ -1,3 +1,4 @@
+import { Priority } from '@integration-host/shared/contracts/priority'
 import { Debounce, NotBefore } from '@integration-host/shared/contracts/start-time'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { type Command, expectNone, parse, validOption, wholeNumber } from '../../command.ts'
@@ -21,19 +22,20 @@ import { queueFile } from './queue-file.ts'
 export const queueTransactions: Command = {
   summary: 'queue a transaction, or a file of transactions',
   usage:
-    '(ID [--data JSON] [--realm REALM] [--tag NAME=VALUE]… [--not-before TIME | --debounce KEY --debounce-seconds N] [--reason TEXT] | --file FILE)',
+    '(ID [--data JSON] [--realm REALM] [--tag NAME=VALUE]… [--priority high] [--not-before TIME | --debounce KEY --debounce-seconds N] [--reason TEXT] | --file FILE)',
   help: `Queues a transaction. The same id with the same data, realm and tags is not an error; with others it is rejected.
 
 ${PROCESS_HELP}
   --data JSON         the initial data (default: the id as a string)
   --realm REALM       the realm id of the company
   --tag NAME=VALUE    a tag for searches; up to 10
+  --priority PRIORITY high or normal (default): runs with high get their turns before the others
   --not-before TIME   the run does not start before this time: RFC 3339, or a number of seconds from now
   --debounce KEY      transactions with this key, process and realm start one run, with the data of the last one
   --debounce-seconds N       the run starts so many seconds after the last one
   --debounce-max-seconds N   and at most so many after the first one (default: 10 times --debounce-seconds)
 ${REASON_HELP}
-  --file FILE         each line is a transaction: {"TransactionID": "1", "InitialData": …, "Realm": "…", "Tags": {…}, "NotBefore": …, "Debounce": {…}, "Reason": "…"}
+  --file FILE         each line is a transaction: {"TransactionID": "1", "InitialData": …, "Realm": "…", "Tags": {…}, "Priority": "high", "NotBefore": …, "Debounce": {…}, "Reason": "…"}
 
 Examples:
   integration-host transactions queue 66
@@ -48,6 +50,7 @@ Examples:
       data: { type: 'string' },
       realm: { type: 'string' },
       tag: labelOptions.tag,
+      priority: { type: 'string' },
       'not-before': { type: 'string' },
       debounce: { type: 'string' },
       'debounce-seconds': { type: 'string' },
@@ -68,6 +71,7 @@ Examples:
     }
     const id = oneId(positionals)
     const realm = validOption('--realm', Realm.optional(), values.realm)
+    const priority = validOption('--priority', Priority.optional(), values.priority)
     const Reason = reasonOf(values.reason)
     const given = values['not-before']
     const start = given !== undefined && /^\d+$/.test(given) ? Number(given) : given
@@ -86,6 +90,7 @@ Examples:
         InitialData,
         Realm: realm,
         Tags,
+        Priority: priority,
         NotBefore: notBefore,
         Debounce: debounce,
         Reason,

@@ -15,6 +15,7 @@ export function claimOf({ header: run, items, lease }: StoredRun, request: Claim
       owner: request.owner,
       version: run.Version,
       attempt: run.Attempt,
+      ...(run.Priority !== 'normal' && { priority: run.Priority }),
       ...(round !== undefined && { round: round.number }),
       startedAt: lease?.startedAt ?? run.UpdatedAt,
     },

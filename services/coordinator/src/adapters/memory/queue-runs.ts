@@ -63,7 +63,7 @@ export function createMemoryQueue(
     const added = new Map<StoredRun, Action | null>()
     const results = transactions.map((transaction): QueueResult => {
       const { TransactionID, InitialData, Realm = null, Reason: reason = null } = transaction
-      const { ConcurrencyKey = null, NotBefore: notBefore } = transaction
+      const { ConcurrencyKey = null, NotBefore: notBefore, Priority = 'normal' } = transaction
       const Tags = storedTags(transaction)
       const key = { Process: process.name, TransactionID, ReplayID: 0 }
       const known = table.get(key)
@@ -72,7 +72,7 @@ export function createMemoryQueue(
           outcome: isRepeated(known.header, transaction) ? 'exists' : 'conflict',
           run: known.header,
         }
-      const data = { ...process, InitialData, Realm, Tags, ConcurrencyKey, notBefore }
+      const data = { ...process, InitialData, Realm, Tags, Priority, ConcurrencyKey, notBefore }
       const [step] = process.steps
       const queuedRun = { ...queued(key, step, data, at), ...shareOf(transaction, at, by) }
       const request = { ...key, step, isFirst: true, version: 0, owner: start?.owner ?? '' }

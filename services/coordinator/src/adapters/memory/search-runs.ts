@@ -55,6 +55,7 @@ function predicateOf({ process, filter, visible }: RunSearch): (run: Run) => boo
     version,
     realm,
     waitingFor,
+    priority,
     inDoubt,
     idPrefix = '',
     tag = [],
@@ -75,6 +76,7 @@ function predicateOf({ process, filter, visible }: RunSearch): (run: Run) => boo
     isOneOf(run.DefinitionVersion, version) &&
     isOneOf(run.Realm, realm) &&
     isOneOf(run.WaitingFor, waitingFor) &&
+    isOneOf(run.Priority, priority) &&
     (inDoubt === undefined || run.InDoubt === inDoubt) &&
     run.TransactionID.startsWith(idPrefix) &&
     tags.every(({ name, value }) => run.Tags?.[name] === value) &&

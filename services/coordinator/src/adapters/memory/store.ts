@@ -90,6 +90,7 @@ const LATER_MEMBERS: Partial<Run> = {
   NotBefore: null,
   DebounceKey: null,
   Absorbed: 0,
+  Priority: 'normal',
 }
 const withAllMembers = (stored: StoredRun): StoredRun => ({
   ...stored,

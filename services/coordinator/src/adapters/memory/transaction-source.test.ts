@@ -28,6 +28,7 @@ import { retentionContract } from '../../run/retention.contract.ts'
 import { runSearchContract } from '../../run/run-search.contract.ts'
 import { debounceContract } from '../../run/debounce.contract.ts'
 import { delayedRunsContract } from '../../run/delayed-runs.contract.ts'
+import { priorityContract } from '../../run/priority.contract.ts'
 import { runTermsContract } from '../../run/run-terms.contract.ts'
 import { runExportContract } from '../../run/run-export.contract.ts'
 import { payloadContract } from '../../run/payload.contract.ts'
@@ -84,6 +85,7 @@ changeCursorsContract('ITSourceMemory.json', open)
 debounceContract('ITSourceMemory.json', open)
 delayedRunsContract('ITSourceMemory.json', open)
 runTermsContract('ITSourceMemory.json', open)
+priorityContract('ITSourceMemory.json', open)
 runSearchContract('ITSourceMemory.json', open)
 sealedKeysContract('ITSourceMemory.json', open)
 sealedRunsContract('ITSourceMemory.json', open)

@@ -17,6 +17,11 @@ import type { orderAttempt, orderHeader, orderItem } from './schema/runs.ts'
 export type RunRow = typeof orderHeader.$inferSelect
 export type ItemRow = typeof orderItem.$inferSelect
 export type AttemptRow = typeof orderAttempt.$inferSelect
+/** Returns the priority that a number in the column `Priority` means. */
+const priorityOf = (stored: number): Run['Priority'] => (stored > 0 ? 'high' : 'normal')
+/** Returns the number that the column `Priority` has for a priority. */
+export const storedPriority = (priority: Run['Priority']): number => (priority === 'high' ? 1 : 0)
+
 /** A row with the index of its request in the batch. */
 export type Numbered<Row> = Row & { readonly n: number }
 
@@ -35,6 +40,7 @@ export const runOf = (row: RunRow): Run => ({
   LastError: row.LastError,
   ErrorClass: row.ErrorClass,
   InDoubt: row.InDoubt,
+  Priority: priorityOf(row.Priority),
   DefinitionVersion: row.DefinitionVersion,
   DeadlineAt: row.DeadlineAt,
   NotBefore: row.NotBefore,
@@ -57,6 +63,7 @@ export type ClaimedRow = Pick<
   | 'Version'
   | 'Attempt'
   | 'InDoubt'
+  | 'Priority'
   | 'InitialData'
   | 'Realm'
   | 'NextAttemptAt'
@@ -79,6 +86,7 @@ export function claimOf(
   row: ClaimedRow,
 ): Claim {
   const rows = row.items ?? []
+  const priority = priorityOf(row.Priority)
   const round = roundOf(rows.find((item) => item.StepName === step && !isFinished(item)))
   return {
     lease: {
@@ -89,6 +97,7 @@ export function claimOf(
       version: row.Version,
       owner,
       attempt: row.Attempt,
+      ...(priority !== 'normal' && { priority }),
       ...(round !== null && { round: round.number }),
       startedAt: row.UpdatedAt,
     },
@@ -103,6 +112,7 @@ export function claimOf(
       Version: row.Version,
       Attempt: row.Attempt,
       InDoubt: row.InDoubt,
+      Priority: priority,
       NextAttemptAt: row.NextAttemptAt,
       WaitingFor: null,
       LastError: row.LastError,
@@ -154,6 +164,7 @@ export function stateOf(
     Version: lease.version + 1,
     Attempt: transition.attempt,
     InDoubt: transition.isInDoubt,
+    Priority: lease.priority ?? 'normal',
     NextAttemptAt:
       hasEnded || transition.delayMs === null
         ? null

@@ -10,6 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anAct } from '../../../test-support/act.ts'
 import { emptyTables, type MovableTime, withMovableTime } from '../../../test-support/database.ts'
 import { contractTimes, type MovableSource } from '../../../test-support/movable-source.ts'
+import { aSearch } from '../../../test-support/search.ts'
 import { actionLogContract } from '../../run/action-log.contract.ts'
 import { auditContract } from '../../run/audit.contract.ts'
 import { deadLetterContract } from '../../run/dead-letter.contract.ts'
@@ -23,6 +24,7 @@ import { retentionContract } from '../../run/retention.contract.ts'
 import { runSearchContract } from '../../run/run-search.contract.ts'
 import { debounceContract } from '../../run/debounce.contract.ts'
 import { delayedRunsContract } from '../../run/delayed-runs.contract.ts'
+import { priorityContract } from '../../run/priority.contract.ts'
 import { runTermsContract } from '../../run/run-terms.contract.ts'
 import { runExportContract } from '../../run/run-export.contract.ts'
 import { payloadContract } from '../../run/payload.contract.ts'
@@ -167,6 +169,7 @@ changeCursorsContract('Postgres', open)
 targetCallsContract('Postgres', open)
 runSearchContract('Postgres', open)
 runTermsContract('Postgres', open)
+priorityContract('Postgres', open)
 delayedRunsContract('Postgres', open)
 debounceContract('Postgres', open)
 erasureContract('Postgres', open)
@@ -384,6 +387,25 @@ describe('the tables of the PostgreSQL source', () => {
     expect(await source.due(refs, 10)).toEqual([])
     await database.sql`update "Order_Header" set "Status" = 'Queued'`
     expect(await source.due(refs, 10)).toMatchObject([{ CompletedAt: null }])
+  })
+
+  it('a run that SQL inserts with a Priority of 1 or more is high', async () => {
+    const source = await open()
+    await database.sql`
+      insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Priority")
+      values ('OrderProcess', 'minus', '1', -1), ('OrderProcess', 'one', '1', 1), ('OrderProcess', 'two', '1', 2)`
+    const found = async (priority: 'high' | 'normal') =>
+      (await source.search(aSearch('OrderProcess', { filter: { priority: [priority] } }))).runs.map(
+        ({ TransactionID, Priority }) => `${TransactionID} ${Priority}`,
+      )
+    expect((await found('high')).toSorted()).toEqual(['one high', 'two high'])
+    expect(await found('normal')).toEqual(['minus normal'])
+    expect((await source.due(refs, 10)).map(({ Priority }) => Priority).toSorted()).toEqual([
+      'high',
+      'high',
+      'normal',
+    ])
+    await source[Symbol.asyncDispose]()
   })
 
   it('a run that SQL inserts with only process, id and initial data is due at once', async () => {

@@ -120,7 +120,7 @@ export const orderHeader = pgTable(
     ParentTransactionID: key('ParentTransactionID'),
     ParentReplayID: integer('ParentReplayID'),
     ParentPlace: key('ParentPlace'),
-    /** Greater numbers go first. */
+    /** 0: `normal`. A greater number, usually 1: `high`. */
     Priority: smallint('Priority').notNull().default(0),
   },
   (table) => [

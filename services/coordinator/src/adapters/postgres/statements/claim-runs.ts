@@ -44,7 +44,7 @@ export async function claimRuns(
       from moved m, "Order_Header" h -- reads the row as it was before this statement
       where (m."InDoubt" or m."Status" = 'Undoing') and ${isRunOf(sql, 'm')} and h."LeaseUntil" is not null
     )
-    select n, "Status", "Version", "Attempt", "InDoubt", "InitialData", "Realm", "NextAttemptAt", "LastError",
+    select n, "Status", "Version", "Attempt", "InDoubt", "Priority", "InitialData", "Realm", "NextAttemptAt", "LastError",
       "ErrorClass", "DefinitionVersion", "DeadlineAt", "CreatedAt", "UpdatedAt", case when not "isFirst" or "Version" > 1 then (
       select json_agg(f) from (
         select "StepName", "Status", "ResponseStatus", "ResponseBody", "Data", "Error", "State", "Round"

@@ -9,7 +9,7 @@ import {
 } from '../../../run/debounce.ts'
 import type { Run } from '../../../run/run.ts'
 import type { ProcessOutline, QueueResult } from '../../../run/transaction-source.ts'
-import { runOf, type RunRow } from '../rows.ts'
+import { runOf, type RunRow, storedPriority } from '../rows.ts'
 import { insertRuns } from './enqueue-runs.ts'
 
 type Tx = postgres.TransactionSql
@@ -167,6 +167,7 @@ const insertedOf = (run: Run, reason: string | undefined) => ({
   ...(run.NotBefore !== null && { NotBefore: run.NotBefore }),
   ...(run.Realm !== null && { Realm: run.Realm }),
   ...(run.Tags !== null && { Tags: run.Tags }),
+  ...(run.Priority !== 'normal' && { Priority: run.Priority }),
   ...(run.ConcurrencyKey !== null && { ConcurrencyKey: run.ConcurrencyKey }),
   ...(reason !== undefined && { Reason: reason }),
 })
@@ -186,16 +187,17 @@ function replaceData(
     id: run.TransactionID,
     data: run.InitialData,
     slot: run.ConcurrencyKey,
+    priority: storedPriority(run.Priority),
     start: run.NotBefore,
     deadline: run.DeadlineAt,
     absorbed: run.Absorbed,
   }))
   return tx<RunRow[]>`
-    update "Order_Header" h set "InitialData" = coalesce(w.data, 'null'::jsonb), "ConcurrencyKey" = w.slot,
+    update "Order_Header" h set "InitialData" = coalesce(w.data, 'null'::jsonb), "ConcurrencyKey" = w.slot, "Priority" = w.priority,
       "NotBefore" = w.start, "NextAttemptAt" = w.start, "DeadlineAt" = w.deadline, "Absorbed" = w.absorbed,
       "NextSweepAt" = w.start + ${sweepMs} * interval '1 ms', "SweepCount" = 0,
       "UpdatedAt" = ${new Date(now).toISOString()}
-    from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as w(id text, data jsonb, slot text,
+    from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as w(id text, data jsonb, slot text, priority smallint,
       start timestamptz, deadline timestamptz, absorbed int)
     where h."Process" = ${process.name} and h."TransactionID" = w.id and h."ReplayID" = 0
     returning h.*`

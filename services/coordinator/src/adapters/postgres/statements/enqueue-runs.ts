@@ -11,7 +11,7 @@ import type {
   StartOnArrival,
 } from '../../../run/transaction-source.ts'
 import { deadlineFrom } from '../predicates.ts'
-import { claimOf, runOf, type RunRow } from '../rows.ts'
+import { claimOf, runOf, type RunRow, storedPriority } from '../rows.ts'
 
 /**
  * The maximum number of tries to insert an id. Another try is needed if a run with this id exists, but is deleted
@@ -119,21 +119,22 @@ export function insertRuns(
   { sweepMs, leaseMs }: { readonly sweepMs: number; readonly leaseMs: number },
   by: Actor | undefined,
 ): Promise<RunRow[]> {
-  // The columns for concurrency keys, delays, debouncing and claims are left out of the statement if no run of the
+  // The columns for concurrency keys, priorities, delays, debouncing and claims are left out of the statement if no run of the
   // batch needs them, because most processes use none of these features.
   const isKeyed = transactions.some(({ ConcurrencyKey }) => ConcurrencyKey !== undefined)
   const isDelayed = transactions.some(({ NotBefore }) => NotBefore !== undefined)
   const isDebounced = transactions.some(({ Debounce }) => Debounce !== undefined)
+  const isPrior = transactions.some(({ Priority = 'normal' }) => Priority !== 'normal')
   const isStarted = transactions.some(({ owner }) => owner !== undefined)
   const none = sql``
   // The deadline and the first sweep of a delayed run count from its start.
   const start = isDelayed ? sql`s.start` : sql`now()`
   const insertion = sql`
     insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData", "Realm", "Tags",
-      "DefinitionVersion", "DeadlineAt", "NextSweepAt"${isKeyed ? sql`, "ConcurrencyKey"` : none}${isDelayed ? sql`, "NotBefore", "NextAttemptAt"` : none}${isDebounced ? sql`, "DebounceKey", "Absorbed"` : none}${isStarted ? sql`, "Status", "Version", "Attempt", "LeaseOwner", "LeaseUntil", "StartedAt"` : none})
+      "DefinitionVersion", "DeadlineAt", "NextSweepAt"${isKeyed ? sql`, "ConcurrencyKey"` : none}${isPrior ? sql`, "Priority"` : none}${isDelayed ? sql`, "NotBefore", "NextAttemptAt"` : none}${isDebounced ? sql`, "DebounceKey", "Absorbed"` : none}${isStarted ? sql`, "Status", "Version", "Attempt", "LeaseOwner", "LeaseUntil", "StartedAt"` : none})
     select ${process.name}, t."TransactionID", ${process.steps[0]}, coalesce(t."InitialData", 'null'::jsonb),
       t."Realm", t."Tags", ${process.version ?? null}::text, ${deadlineFrom(sql, process, start)},
-      ${start} + ${sweepMs} * interval '1 ms'${isKeyed ? sql`, t."ConcurrencyKey"` : none}${isDelayed ? sql`, n."notBefore", s.start` : none}${isDebounced ? sql`, t."DebounceKey", t.absorbed` : none}${
+      ${start} + ${sweepMs} * interval '1 ms'${isKeyed ? sql`, t."ConcurrencyKey"` : none}${isPrior ? sql`, coalesce(t.priority, 0)` : none}${isDelayed ? sql`, n."notBefore", s.start` : none}${isDebounced ? sql`, t."DebounceKey", t.absorbed` : none}${
         isStarted
           ? sql`,
       case when t.owner is null then 'Queued' else 'Running' end, (t.owner is not null)::int, (t.owner is not null)::int, t.owner,
@@ -141,7 +142,7 @@ export function insertRuns(
           : none
       }
     from jsonb_to_recordset(${JSON.stringify(transactions.map(rowOf))}::text::jsonb)
-      as t("TransactionID" text, "InitialData" jsonb, "Realm" text, "Tags" jsonb${isKeyed ? sql`, "ConcurrencyKey" text` : none}${isDelayed ? sql`, at timestamptz, delay float8` : none}${isDebounced ? sql`, "DebounceKey" text, absorbed int` : none}${isStarted ? sql`, owner text` : none})${
+      as t("TransactionID" text, "InitialData" jsonb, "Realm" text, "Tags" jsonb${isKeyed ? sql`, "ConcurrencyKey" text` : none}${isPrior ? sql`, priority smallint` : none}${isDelayed ? sql`, at timestamptz, delay float8` : none}${isDebounced ? sql`, "DebounceKey" text, absorbed int` : none}${isStarted ? sql`, owner text` : none})${
         isDelayed
           ? sql`
       cross join lateral (select coalesce(t.at, now() + t.delay * interval '1 s') as "notBefore") n
@@ -163,11 +164,13 @@ export function insertRuns(
 
 const rowOf = (transaction: Inserted) => {
   const { TransactionID, InitialData, Realm, ConcurrencyKey, NotBefore } = transaction
+  const { Priority = 'normal' } = transaction
   return {
     TransactionID,
     InitialData,
     Realm,
     ConcurrencyKey,
+    ...(Priority !== 'normal' && { priority: storedPriority(Priority) }),
     owner: transaction.owner,
     ...(typeof NotBefore === 'number' && { delay: NotBefore }),
     ...(typeof NotBefore === 'string' && {

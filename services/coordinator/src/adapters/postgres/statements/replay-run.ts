@@ -44,9 +44,9 @@ export async function replayRun(
   const [row] = await tx<RunRow[]>`
     with changed as (
       insert into "Order_Header" ("Process", "TransactionID", "ReplayID", "StepName", "InitialData",
-        "InputChanged", "Realm", "Tags", "DefinitionVersion", "DeadlineAt", "ConcurrencyKey", "NextSweepAt")
+        "InputChanged", "Realm", "Tags", "Priority", "DefinitionVersion", "DeadlineAt", "ConcurrencyKey", "NextSweepAt")
       select "Process", "TransactionID", ${replayId}, ${first},
-        coalesce(${data}::text::jsonb, "InitialData"), ${isChanged}::boolean, "Realm", "Tags",
+        coalesce(${data}::text::jsonb, "InitialData"), ${isChanged}::boolean, "Realm", "Tags", "Priority",
         ${process.version ?? null}::text, ${deadlineFromNow(tx, process)}, ${concurrencyKey}::text,
         now() + ${sweepMs} * interval '1 ms'
       from "Order_Header" h where ${isRun(tx, latest)}

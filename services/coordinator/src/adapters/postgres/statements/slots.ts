@@ -79,7 +79,8 @@ const front = (tx: Tx, group: 'f' | 'g', most: postgres.Fragment) => tx`
 /** The columns of a {@link RunState}. */
 const state = (tx: Tx) => tx`
   h."Process", h."TransactionID", h."ReplayID", h."Status", h."StepName", h."Version", h."Attempt",
-  h."InDoubt", h."NextAttemptAt", h."WaitingFor", h."LastError", h."ErrorClass", h."UpdatedAt",
+  h."InDoubt", case when h."Priority" > 0 then 'high' else 'normal' end as "Priority",
+  h."NextAttemptAt", h."WaitingFor", h."LastError", h."ErrorClass", h."UpdatedAt",
   h."CompletedAt"`
 
 /** Locks the slots of the runs that the requests may claim, and returns these requests with the keys of their runs. */
