@@ -7,6 +7,10 @@ import { createServiceApp } from '@integration-host/shared/http/service-app'
 import { type ActionRouteDeps, actionRoutes } from './routes/actions.ts'
 import { changesRoutes, type ChangesRouteDeps } from './change/change-routes.ts'
 import { type DeadLetterRouteDeps, deadLetterRoutes } from './dead-letter/dead-letter-routes.ts'
+import {
+  companyPauseRoutes,
+  type CompanyPauseRouteDeps,
+} from './company-pause/company-pause-routes.ts'
 import { DECISIONS_PATH } from './decision/decision-links.ts'
 import {
   type DecisionRouteDeps,
@@ -46,6 +50,7 @@ export interface AppDeps
     OperationRouteDeps,
     ScheduleRouteDeps,
     ChangesRouteDeps,
+    CompanyPauseRouteDeps,
     DeadLetterRouteDeps,
     DecisionRouteDeps {
   readonly logger: Logger
@@ -84,6 +89,7 @@ export const createApp = (deps: AppDeps) =>
       app.route('/keys', keyOperationRoutes(deps))
       app.route('/schedules', scheduleRoutes(deps))
       app.route('/realms', changesRoutes(deps))
+      app.route('/realms', companyPauseRoutes(deps))
       app.route('/processes', summaryRoutes(deps))
       app.route('/actions', actionRoutes(deps))
       app.route('/transactions', exportRoutes(deps))

@@ -80,7 +80,7 @@ export function createCoordinatorMetrics(
   )
   const waitingRuns = metrics.gauge(
     'coordinator_waiting_runs',
-    'Unfinished runs that wait: for a credential, for a slot because their process has a limit (concurrency), or at a place for an event or a change',
+    'Unfinished runs that wait: for a credential, for a slot because their process has a limit (concurrency), for the resume of their company (paused), or at a place for an event or a change',
     ['for'],
   )
   const due = metrics.gauge('coordinator_due_runs', 'Runs that a worker could claim now, by step', [
@@ -270,7 +270,7 @@ export function createCoordinatorMetrics(
         transactions.set({ status }, audit.runsByStatus[status] ?? 0)
       const inDoubtOf = (groups: readonly RunGroup[]): number =>
         groups.reduce((total, { InDoubt }) => total + InDoubt, 0)
-      for (const kind of ['credential', 'concurrency', 'event', 'change', 'books']) {
+      for (const kind of ['credential', 'concurrency', 'paused', 'event', 'change', 'books']) {
         const groups = audit.unfinished.filter(
           ({ Status, WaitingFor }) =>
             Status === 'Waiting' && (readWaitingFor(WaitingFor)?.kind ?? 'credential') === kind,

@@ -35,6 +35,8 @@ import { createSubscriptions } from './change/subscriptions.ts'
 import { CHANGE_FEED, createChangeFeed } from './change-feed/sweep.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
 import type { CoordinatorAdapters } from './coordinator-adapters.ts'
+import { startCompanyGate } from './company-pause/company-gate.ts'
+import { createCompanyPauses } from './company-pause/company-pauses.ts'
 import { createDecisionLinks } from './decision/decision-links.ts'
 import { createDecisions, hasDecisions } from './decision/decisions.ts'
 import { followCredentials } from './credentials.ts'
@@ -315,6 +317,18 @@ export async function startCoordinator(
       ...timing,
     }),
   )
+  const companyPauses = createCompanyPauses(source)
+  const companyGate = stack.use(
+    startCompanyGate({
+      source,
+      pauses: companyPauses,
+      publisher,
+      setPaused: worker.setPausedCompanies,
+      log,
+      clock,
+      random,
+    }),
+  )
   let isOnline = false
   stack.use(
     connectivity.watch((online) => {
@@ -393,6 +407,7 @@ export async function startCoordinator(
     source,
     cancel: (...args) => runActions.cancel(...args),
     removeFiles,
+    endPause: companyPauses.end,
     isLoaded: (process) => processes.has(process),
     log,
   })
@@ -471,6 +486,8 @@ export async function startCoordinator(
     pauses,
     bulkOperations,
     changeCursors,
+    companyPauses,
+    companyGate,
     worker,
     auditor,
     queue,

@@ -23,7 +23,8 @@ const ErasureBody = ActBody.extend({
   Process: z.string().min(1).max(200).optional(),
   Ids: z.array(TransactionID).min(1).max(MAX_IDS).optional(),
   CancelWaiting: z.boolean().optional().meta({
-    description: 'with Realm: first cancel the runs that wait for an event',
+    description:
+      'with Realm: first cancel the runs that wait for an event, a change, or the end of the pause of the company',
   }),
 }).meta({ ref: 'StartErasure' })
 
@@ -45,7 +46,7 @@ export function erasureRoutes({ erase, source, runActions }: ErasureRouteDeps) {
       description:
         'The body names a `Realm`, optionally with a `Process`, or a `Process` with `Ids`. Initial data, tags, ' +
         'responses, item data, errors and files go; ids, statuses, times and error classes stay. No run is cancelled, unless `CancelWaiting` is true: ' +
-        'then the runs of the company that wait for an event are.',
+        'then the runs of the company that wait for an event, a change, or the end of its pause are. The erasure of a company ends its pause once none of its runs is left.',
       requestBody: { ...describeBody(ErasureBody), required: true },
       responses: responses(ErasureResult, 'process_not_found'),
     }),

@@ -56,6 +56,7 @@ const erasureOf = (
   removeFiles: RemoveFilesOfRuns = async () => ({ count: 0, failures: [] }),
 ) =>
   createErasure({
+    endPause: async () => {},
     isLoaded: () => true,
     source,
     cancel: () => Promise.reject(new Error('no run to cancel')),

@@ -3,9 +3,9 @@ import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Act } from '../run/action.ts'
 import type { ErasableRun, ErasurePosition, Erasures, ErasureScope } from '../run/erasure.ts'
-import { runKey } from '../run/run.ts'
+import { type Run, runKey } from '../run/run.ts'
 import type { RunPage, RunPosition } from '../run/run-search.ts'
-import { isWaitingForEvent } from '../run/status.ts'
+import { isWaitingForEvent, WAITS_FOR_RESUME } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import type { RunActions } from '../worker/run-actions.ts'
 import type { RemoveFilesOfRuns } from '../worker/run-files.ts'
@@ -29,14 +29,16 @@ export interface ErasureDeps {
   readonly source: Erasures & Pick<TransactionSource, 'cancel' | 'compact' | 'search'>
   readonly cancel: RunActions['cancel']
   readonly removeFiles: RemoveFilesOfRuns
+  /** Ends the pause of a company. Called after all of its runs were erased. */
+  readonly endPause: (realm: string) => Promise<void>
   /** Whether this coordinator has loaded the process. Otherwise the files of its runs are unknown. */
   readonly isLoaded: (process: string) => boolean
   readonly log: Logger
 }
 
 /**
- * Erases the ended runs of a scope. With `cancelsWaiting`, first cancels those runs of a company that wait for an event,
- * because nothing else may ever end them. Resolves soon after `signal` is aborted, even if not all runs are erased.
+ * Erases the ended runs of a scope. With `cancelsWaiting`, first cancels those runs of a company that wait for an event, or
+ * for the end of its pause, because nothing else may ever end them. Resolves soon after `signal` is aborted, even if not all runs are erased.
  */
 export type Erase = (
   scope: ErasureScope,
@@ -54,7 +56,9 @@ const MAX_PASSES = 10
  * Therefore passes are repeated until a pass finds nothing to erase. `filesLeft` and `notEnded` are the counts of the
  * last pass.
  */
-export function createErasure({ source, cancel, removeFiles, isLoaded, log }: ErasureDeps): Erase {
+export function createErasure(deps: ErasureDeps): Erase {
+  const { source, cancel, removeFiles, endPause, isLoaded, log } = deps
+
   /** Removes the files of runs. Returns the number of removed files, and the runs whose files are all removed. */
   async function removeFilesOf(runs: readonly ErasableRun[]) {
     const { count, failures } = await removeFiles(runs)
@@ -97,19 +101,19 @@ export function createErasure({ source, cancel, removeFiles, isLoaded, log }: Er
         })
   }
 
-  /** Cancels the runs of a company that wait for an event. Resolves with false if `signal` was aborted before. */
+  /** Cancels the runs of a company that wait for an event or for the end of its pause. Resolves with false if `signal` was aborted before. */
   async function cancelWaiting(
     { Realm, Process }: Extract<ErasureScope, { Realm: string }>,
     act: Parameters<Erase>[1],
     signal: AbortSignal,
   ): Promise<boolean> {
-    const filter = { realm: [Realm], status: ['Waiting' as const] }
+    const filter = { realm: [Realm], status: ['Waiting' as const, 'Undoing' as const] }
     const visible = { realms: ['*'], processes: ['*'] }
     let after: RunPosition | null = null
     do {
       const search = { process: Process, filter, order: 'created', visible, after } as const
       const page: RunPage = await source.search({ ...search, limit: PAGE })
-      for (const run of page.runs.filter(isWaitingForEvent))
+      for (const run of page.runs.filter(waitsWithoutEnd))
         await cancel(run.Process, run.TransactionID, run.ReplayID, {
           ...act,
           ifVersion: run.Version,
@@ -139,6 +143,11 @@ export function createErasure({ source, cancel, removeFiles, isLoaded, log }: Er
     const { unknown } =
       'Ids' in scope ? await source.realmsOf(scope.Process, scope.Ids) : { unknown: 0 }
     const { filesLeft, notEnded, foundNothing } = last
+    const isWholeCompany = !('Ids' in scope) && scope.Process === null
+    if (isWholeCompany && foundNothing && notEnded === 0) await endPause(scope.Realm)
     return { erased, files, filesLeft, more: !foundNothing || !haveEnded, notEnded, unknown }
   }
 }
+
+const waitsWithoutEnd = (run: Pick<Run, 'Status' | 'WaitingFor'>): boolean =>
+  isWaitingForEvent(run) || run.WaitingFor?.startsWith(WAITS_FOR_RESUME) === true

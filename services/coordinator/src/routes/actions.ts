@@ -48,7 +48,7 @@ export function actionRoutes({ source }: ActionRouteDeps) {
       // and its reason may mention a company to which the key is not bound.
       const maySee = ({ Process, TransactionID: run, Realm }: Action): boolean =>
         caller.mayUseProcess(Process) &&
-        (run === null ? !caller.isBoundToRealms : caller.mayUse(Realm))
+        (run === null && Realm === null ? !caller.isBoundToRealms : caller.mayUse(Realm))
       const { items, next } = await readVisible(
         (range) => source.actions({ process, transactionId: id, ...range }),
         { before, limit },

@@ -5,15 +5,12 @@
  * Callers can cause any number of reads, so equal reads of one window have one entry, and a key has at most
  * {@link READS_PER_WINDOW} entries in a window. One more entry then says that there were further reads.
  */
-import type { ActionKind, Actor } from '../run/action.ts'
+import { type ActionKind, type Actor, EVERY_PROCESS } from '../run/action.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 
 /** A window begins at each multiple of this time. */
 const WINDOW_MS = 600_000
 export const READS_PER_WINDOW = 1_000
-
-/** The `Process` of an entry about all processes that the key may use. */
-const EVERY_PROCESS = '*'
 
 export interface DataRead {
   readonly kind: Extract<

@@ -63,6 +63,7 @@ const PROCESS = namesIn(`
   Process Steps RequireInternet Paused PausedAt PausedBy Reason Retry Retry.MaxAttempts Retry.BaseMs Retry.CapMs
   Dispatch Concurrency ConcurrencyByKey StepTimeoutSeconds Version DeadlineSeconds On Decisions Watches BuiltIn
   Consuming`)
+const COMPANY_PAUSE = namesIn('Realm Paused PausedAt PausedBy Reason')
 const SCHEDULE = namesIn(`
   Process Name Cron TimeZone Each CatchUp JitterSeconds NextTimes LastTime OpenTime LagSeconds Paused PausedAt PausedBy
   Reason RemovedAt`)
@@ -131,6 +132,8 @@ const tested = (
     },
     pauseProcess: { members: PROCESS, requests: [paused] },
     resumeProcess: { members: PROCESS, requests: [paused] },
+    pauseCompany: { members: COMPANY_PAUSE, requests: [{ params: { realm: '42' } }] },
+    resumeCompany: { members: COMPANY_PAUSE, requests: [{ params: { realm: '42' } }] },
     pauseSchedule: { members: SCHEDULE, requests: [{ params: schedule }] },
     resumeSchedule: { members: SCHEDULE, requests: [{ params: schedule }] },
     runSchedule: { members: ['TransactionID', 'Time'], requests: [{ params: schedule }] },
@@ -223,6 +226,7 @@ describe('a key without transactions:read', () => {
     await host.reached('completed', 'Completed')
     await plant('/processes/Held/pause', { Reason: PLANTED })
     await plant('/schedules/Sale/nightly/pause', { Reason: PLANTED })
+    await plant('/realms/42/pause', { Reason: PLANTED })
     const step = { Process: 'Sale', TransactionID: 'dead', ReplayID: 0, Step: 'first', Version: 0 }
     const messages = [
       { v: 1, ...step },

@@ -43,6 +43,9 @@ export type ActionKind =
   | 'read_dead_letter'
   | 'read_dead_letters'
 
+/** The `Process` of an entry that is not about one process: a read of several, or the pause of a company. */
+export const EVERY_PROCESS = '*'
+
 /** An entry of the action log. */
 export type Action = Readonly<ActionView>
 

@@ -7,7 +7,8 @@ import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contract
 import type { Round } from './item.ts'
 import type { ClaimedRun } from './run.ts'
 import { waitingFor } from './events.ts'
-import { WAITING_RECHECK_MS } from './transaction-source.ts'
+import { WAITS_FOR_RESUME } from './status.ts'
+import { PAUSE_RECHECK_MS, WAITING_RECHECK_MS } from './transaction-source.ts'
 import { type RetryPolicy, retryDelayMs } from './retry-policy.ts'
 import type { Json } from './json-normalization.ts'
 import type { WatchedObject } from './watched-object.ts'
@@ -128,6 +129,8 @@ export type StepOutcome =
    * already sent. If no call was sent, neither an item nor an attempt is stored.
    */
   | { readonly kind: 'released'; readonly noResponse?: string; readonly isInDoubt?: boolean }
+  /** The company of the run is paused. The step function was not called, so nothing is stored about the attempt. */
+  | { readonly kind: 'paused'; readonly realm: string }
   /**
    * The run waits here for an event, or for a change of the object `watched`, at most for `timeoutMs`; `null` means without
    * end.
@@ -305,6 +308,18 @@ export function advance(
         item: { status: 'Waiting', response, data: null, error },
       }
     }
+    case 'paused':
+      return {
+        status: 'Waiting',
+        stepName,
+        attempt: attempt - 1,
+        delayMs: PAUSE_RECHECK_MS,
+        waitingFor: WAITS_FOR_RESUME + outcome.realm,
+        lastError: run.LastError,
+        errorClass: run.ErrorClass,
+        isInDoubt: run.InDoubt,
+        item: null,
+      }
     case 'held': {
       const { delayMs, error, errorClass, response } = outcome
       return {

@@ -26,6 +26,8 @@ export const WAITS_FOR_CHANGE = 'change:'
 
 /** The beginning of `WaitingFor` of a run that closed books of its company keep waiting. The realm follows. */
 export const WAITS_FOR_BOOKS = 'books:'
+/** The beginning of `WaitingFor` of a run whose company is paused. The realm follows. */
+export const WAITS_FOR_RESUME = 'paused:'
 
 /** Whether a run waits at a place: for an event, or for a change in the books. */
 export const isWaitingForEvent = ({

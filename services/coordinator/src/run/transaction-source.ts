@@ -143,8 +143,11 @@ export interface TransactionSource
    *   ended.
    */
   cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
-  /** Makes runs that wait for this credential due again, at most `limit` of them. */
-  wake(credential: string, limit: number): Promise<Run[]>
+  /**
+   * Makes runs due again that wait for a credential, or for the resume of a company (`paused:<realm>`), at most `limit`
+   * of them. The latter keep their last error, because they have not been attempted.
+   */
+  wake(waitingFor: string, limit: number): Promise<Run[]>
 
   /** Records an action that this source has rejected, or a read of data. */
   recordWithoutChange(action: ActionWithoutChange): Promise<void>
@@ -377,6 +380,8 @@ export const RENEW_MS = 10_000
  * reports the usable credential may have been missed.
  */
 export const WAITING_RECHECK_MS = 300_000
+/** The time after which a run of a paused company is tried again, in case that no replica has continued it. */
+export const PAUSE_RECHECK_MS = 86_400_000
 /**
  * The time from the first step message of a run to its republication by the sweeper, in milliseconds. The actual time
  * is up to a third shorter. The interval doubles with each republication, up to `SWEEP_CAP_MS`.

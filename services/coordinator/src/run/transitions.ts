@@ -43,6 +43,7 @@ import {
   isUndo,
   isWaitingForEvent,
   undoableStatuses,
+  WAITS_FOR_RESUME,
 } from './status.ts'
 import {
   type ClaimRequest,
@@ -707,12 +708,14 @@ function continued(
 }
 
 /**
- * Returns the state of a run that waited for a credential, after the credential has become usable: the step is due
- * again.
+ * Returns a run that waited for a credential or for the resume of its company: the step is due again. A run whose company
+ * was paused keeps its last error.
  */
 export const woken = (stored: StoredRun, times: Times): StoredRun => {
+  const { WaitingFor, LastError, ErrorClass } = stored.header
   const Status = stored.header.Status === 'Undoing' ? 'Undoing' : 'Running'
-  return next(stored, { ...due(times.now), Status }, times)
+  const kept = WaitingFor?.startsWith(WAITS_FOR_RESUME) === true ? { LastError, ErrorClass } : {}
+  return next(stored, { ...due(times.now), ...kept, Status }, times)
 }
 
 /** Whether a run has ended and is older than the retention time for its outcome. */

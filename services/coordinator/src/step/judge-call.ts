@@ -19,7 +19,7 @@ import { thrownText } from './thrown-text.ts'
 /** An outcome that ends a step before its function returns. */
 export type EarlyOutcome = Exclude<
   StepOutcome,
-  { readonly kind: 'completed' | 'skipped' | 'parked' | 'undone' | 'left' }
+  { readonly kind: 'completed' | 'skipped' | 'parked' | 'paused' | 'undone' | 'left' }
 >
 
 export interface JudgeDeps {

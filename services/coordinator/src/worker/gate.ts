@@ -1,4 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
+import type { Run } from '../run/run.ts'
 import type { ProcessDefinition } from '../step/definition.ts'
 
 /** Whether a business process is paused. */
@@ -15,6 +17,12 @@ export interface Gate {
   dependsOnInternet(): boolean
   setOnline(isOnline: boolean): void
   setPaused(paused: PausedNames): void
+  setPausedCompanies(realms: PausedNames): void
+  /**
+   * Returns the company of a run if it is paused, and `null` otherwise. Webhooks to other systems are delivered
+   * nevertheless.
+   */
+  pausedCompanyOf(run: Pick<Run, 'Process' | 'Realm'>): string | null
   /**
    * Waits for a random part of the ramp-up time when the internet becomes reachable, so that the waiting steps do not
    * all start at once.
@@ -39,11 +47,16 @@ export function createGate({ processes, now, random, shutdown, rampMs }: GateDep
    * process runs, because otherwise a paused process would run for a moment at each start.
    */
   let paused: PausedNames | null = null
+  /** The realms of the paused companies; `null` until they are read, for the same reason. */
+  let pausedCompanies: PausedNames | null = null
   let rampEndsAt = 0
   return {
     dependsOnInternet,
     isOpen: ({ name, requireInternet }) =>
-      !shutdown.aborted && paused?.has(name) === false && (isOnline === true || !requireInternet),
+      !shutdown.aborted &&
+      paused?.has(name) === false &&
+      pausedCompanies !== null &&
+      (isOnline === true || !requireInternet),
     setOnline(online) {
       if (dependsOnInternet() && online && isOnline === false) rampEndsAt = now() + rampMs
       isOnline = online
@@ -51,6 +64,13 @@ export function createGate({ processes, now, random, shutdown, rampMs }: GateDep
     setPaused(names) {
       paused = names
     },
+    setPausedCompanies(realms) {
+      pausedCompanies = realms
+    },
+    pausedCompanyOf: ({ Process, Realm }) =>
+      Realm !== null && Process !== WEBHOOK_PROCESS && pausedCompanies?.has(Realm) === true
+        ? Realm
+        : null,
     async rampUp() {
       const leftMs = rampEndsAt - now()
       if (leftMs > 0) await sleep(random() * leftMs, null, { signal: shutdown }).catch(() => {})

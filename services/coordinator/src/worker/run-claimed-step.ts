@@ -45,7 +45,7 @@ export interface ClaimedStepDeps {
   readonly source: Pick<TransactionSource, 'record' | 'settleWaits' | keyof TargetCalls>
   readonly publisher: Pick<TransitionPublisher, 'publishEvent' | 'publishHeld' | 'publishStep'>
   readonly stepsInFlight: Pick<StepsInFlight, 'add'>
-  readonly gate: Pick<Gate, 'isOpen'>
+  readonly gate: Pick<Gate, 'isOpen' | 'pausedCompanyOf'>
   readonly retryStore: StoreRetry
   /** Aborted only at the very end of a shutdown, because outcomes must still be recorded while the worker drains. */
   readonly cutOff: AbortSignal
@@ -195,6 +195,8 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     // The deadline of the run has passed. The step is not run and the lease is released, so the run fails as
     // `deadline_exceeded`.
     if (isPastDeadline(run)) return { kind: 'released', isInDoubt }
+    const pausedCompany = gate.pausedCompanyOf(run)
+    if (pausedCompany !== null) return { kind: 'paused', realm: pausedCompany }
     const handler = definition.steps.get(run.StepName)
     if (handler === undefined)
       return { ...failure('step_unknown', stepUnknownError(run, definition)), isInDoubt }
@@ -350,6 +352,7 @@ const EXPECTED: Partial<Record<StepOutcome['kind'], string>> = {
   left: 'step has nothing to undo',
   later: 'step called waitFor and starts again later',
   blocked: 'run waits until an operator retries it',
+  paused: 'run waits for the resume of its company',
 }
 
 const failure = (errorClass: string, error: string) =>

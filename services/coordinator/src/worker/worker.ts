@@ -32,6 +32,7 @@ export interface Worker extends AsyncDisposable {
   /** The result of the internet probes. A process that needs the internet runs only while the internet is reachable. */
   setOnline(isOnline: boolean): void
   setPaused(paused: PausedNames): void
+  setPausedCompanies(realms: PausedNames): void
   /**
    * Starts to consume the steps of `processes` in their current state. Called after definitions were replaced or added.
    */
@@ -97,6 +98,7 @@ export function createWorker(deps: WorkerDeps): Worker {
     handle: (process, step, delivery) =>
       arrivals.handleDelivery(process, () => handle(process, step, delivery)),
   })
+  let areCompaniesKnown = false
   const renewal = startLeaseRenewal({ source, stepsInFlight, log, clock, renewMs })
 
   return {
@@ -114,6 +116,11 @@ export function createWorker(deps: WorkerDeps): Worker {
     setPaused(names) {
       gate.setPaused(names)
       void consumers.reconcile()
+    },
+    setPausedCompanies(realms) {
+      gate.setPausedCompanies(realms)
+      if (!areCompaniesKnown) void consumers.reconcile()
+      areCompaniesKnown = true
     },
     followDefinitions: () => void consumers.reconcile(),
     isConsuming: consumers.isConsuming,

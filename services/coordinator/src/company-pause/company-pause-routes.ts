@@ -1,0 +1,94 @@
+import { CompanyPauseView, PausedCompanies } from '@integration-host/shared/contracts/company-pause'
+import { Realm } from '@integration-host/shared/contracts/realm'
+import type { Caller } from '@integration-host/shared/access/caller'
+import { callerOf, needs } from '@integration-host/shared/http/access'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { responses } from '@integration-host/shared/http/service-app'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import { action, type ActionRequest } from '../routes/act.ts'
+import type { CompanyGate } from './company-gate.ts'
+import {
+  type CompanyPauseRow,
+  type CompanyPauses,
+  isPausedRow,
+  realmOfRow,
+} from './company-pauses.ts'
+
+export interface CompanyPauseRouteDeps {
+  readonly companyPauses: Pick<CompanyPauses, 'rows' | 'setPaused'>
+  readonly companyGate: Pick<CompanyGate, 'refresh'>
+}
+
+const RealmParam = z.object({ realm: Realm })
+
+/** `GET /realms/paused`, and the routes that pause and resume a company. */
+export function companyPauseRoutes({ companyPauses, companyGate }: CompanyPauseRouteDeps) {
+  const tags = ['operations']
+  const view = (realm: string, rows: readonly CompanyPauseRow[], caller: Caller) => {
+    const row = rows.find((one) => realmOfRow(one) === realm && isPausedRow(one))
+    const maySeeWhy = caller.has('transactions:read')
+    return {
+      Realm: realm,
+      Paused: row !== undefined,
+      PausedAt: row?.Value.PausedAt ?? null,
+      PausedBy: maySeeWhy ? (row?.Value.PausedBy ?? null) : null,
+      Reason: maySeeWhy ? (row?.Value.Reason ?? null) : null,
+    } satisfies CompanyPauseView
+  }
+  const setPaused = (isPaused: boolean) => ({
+    tags,
+    param: RealmParam,
+    unversioned: 'a company',
+    success: CompanyPauseView,
+    problems: [],
+    async apply({ c, caller, param: { realm }, act }: ActionRequest<typeof RealmParam>) {
+      caller.requireRealm(realm)
+      caller.requireEveryProcess()
+      await companyPauses.setPaused(realm, isPaused, act)
+      await companyGate.refresh()
+      return c.json(view(realm, await companyPauses.rows(), caller))
+    },
+  })
+  return new Hono()
+    .get(
+      '/paused',
+      needs('transactions:read'),
+      describeRoute({
+        operationId: 'listPausedCompanies',
+        tags,
+        summary: 'The companies that are paused, by whom and why',
+        responses: responses(PausedCompanies),
+      }),
+      onlyKnownQuery(),
+      async (c) => {
+        const caller = callerOf(c)
+        const rows = await companyPauses.rows()
+        const visible = rows.filter(isPausedRow).map(realmOfRow)
+        const items = visible
+          .filter((realm) => caller.mayUseRealm(realm))
+          .map((realm) => view(realm, rows, caller))
+        return c.json({ items } satisfies PausedCompanies)
+      },
+    )
+    .post(
+      '/:realm/pause',
+      ...action({
+        operationId: 'pauseCompany',
+        summary: 'Pause a company: its runs start no step until it is resumed',
+        description:
+          'A run of the company that is due waits with `WaitingFor: "paused:<realm>"`. Transactions, events and decisions are accepted, ' +
+          'outgoing webhooks are delivered, steps in flight end, and deadlines count. The key needs all processes.',
+        ...setPaused(true),
+      }),
+    )
+    .post(
+      '/:realm/resume',
+      ...action({
+        operationId: 'resumeCompany',
+        summary: 'Resume a company: its waiting runs continue',
+        ...setPaused(false),
+      }),
+    )
+}

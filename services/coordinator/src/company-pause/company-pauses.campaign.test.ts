@@ -1,0 +1,3 @@
+import { companyPausesContract } from './company-pauses.contract.ts'
+
+companyPausesContract('embedded')
