@@ -14,7 +14,8 @@
  * - `PROCESS`: the business process to run instead of the order process. `inline` is the order process with `dispatch:
  *   'inline'`. The first step of `company` calls a company through the gateway. The first step of `short` completes the
  *   run. `changes` is like `short`, but changes of invoices start its runs. The second step of `waiting` and `expiring`
- *   is an event; the time of `expiring` is over at once. `rounds` skips its second step and repeats its third one.
+ *   is an event; the time of `expiring` is over at once. `rounds` skips its second step and repeats its third one. The
+ *   last step of `undo` fails, so the two others are undone. The second place of `changing` waits for a change.
  * - `TOKEN_SERVICE_URL`: the URL of token-service. Without this setting, every company counts as connected.
  *
  * In a sweep of the change feed, `DIES_WITH` is the id of a change or a realm, instead of the id of a transaction.
@@ -39,6 +40,7 @@ import type { ProcessDefinition } from '../src/step/definition.ts'
 import type { Step } from '../src/step/step.ts'
 import type { Transition } from '../src/run/progress.ts'
 import { startCoordinator } from '../src/service.ts'
+import { WAITS_FOR_RESUME } from '../src/run/status.ts'
 import type { TransactionSource } from '../src/run/transaction-source.ts'
 
 const points = [
@@ -69,6 +71,10 @@ const points = [
   'skipped',
   'repeating',
   'repeated',
+  'undoing',
+  'undone',
+  'pausing',
+  'resuming',
 ] as const
 type Point = (typeof points)[number]
 
@@ -95,7 +101,9 @@ async function failpointDuring<Result>(
 }
 
 /** Returns the points before and after a transition is recorded. A round counts if it is not the first one. */
-function pointsOf({ item }: Transition): readonly [Point, Point] {
+function pointsOf({ item, waitingFor }: Transition): readonly [Point, Point] {
+  if (waitingFor?.startsWith(WAITS_FOR_RESUME) === true) return ['pausing', 'recorded']
+  if (item?.status === 'Undone') return ['undoing', 'undone']
   if (item?.ask !== undefined) return ['parking', 'parked']
   if (item?.status === 'Skipped') return ['skipping', 'skipped']
   return (item?.round?.number ?? 0) > 1 ? ['repeating', 'repeated'] : ['answered', 'recorded']
@@ -131,6 +139,10 @@ const sourceWithFailpoints = (source: TransactionSource): TransactionSource => (
     const header = await source.record(lease, transition)
     await failpoint(after, lease.TransactionID)
     return header
+  },
+  async wake(waitingFor, limit) {
+    if (waitingFor.startsWith(WAITS_FOR_RESUME)) await failpoint('resuming', DIES_WITH)
+    return source.wake(waitingFor, limit)
   },
   async signal(place, id, ...rest) {
     await failpoint('before event', id)
@@ -252,6 +264,21 @@ const roundsProcess = defineProcess('OrderProcess')
     { state: z.number() },
   )
 
+/** Its last step fails, and the first one is undone. */
+const undoProcess = defineProcess('OrderProcess')
+  .step('order', (step) => step.complete(), { undo: (step) => step.complete() })
+  .step('report', (step) => step.complete(), { undo: (step) => step.complete() })
+  .step('csv', (step) => step.fail('no stock', { undo: true }))
+/** Its second place waits until an invoice is paid. */
+const changingProcess = defineProcess('OrderProcess')
+  .step('order', (step) => step.complete())
+  .change('report', {
+    entity: 'Invoice',
+    id: () => '129',
+    until: (invoice) => invoice['Balance'] === 0,
+  })
+  .step('csv', (step) => step.complete(step.previous.data['Id'] ?? null))
+
 // The coordinator's own loader loads the order process, because its file imports `integration-host`.
 const orderProcess = (await loadProcesses()).definitions.get('OrderProcess')
 if (orderProcess === undefined) throw new StartupError('OrderProcess was not loaded')
@@ -265,6 +292,8 @@ const processes: Readonly<Record<string, ProcessDefinition>> = {
   waiting: waitingProcess,
   expiring: expiringProcess,
   rounds: roundsProcess,
+  undo: undoProcess,
+  changing: changingProcess,
 }
 
 await runService('coordinator', async () => {
