@@ -330,6 +330,18 @@ describe('the HTTP client that the package exports', () => {
       }
     }
 
+    it('pauses a company, whose runs wait, and resumes it', async () => {
+      const { client } = connect()
+      const { realm } = COMPANY
+      const pause = { Realm: realm, Paused: true, Reason: 'month end' }
+      expect(await client.pauseCompany(realm, { reason: 'month end' })).toMatchObject(pause)
+      const sale = client.process<{ customer: string }>(PROCESS)
+      await sale.queue('paused', { customer: 'Ada' }, { realm })
+      await until(async () => (await sale.run('paused').get()).WaitingFor === `paused:${realm}`)
+      expect(await client.resumeCompany(realm)).toMatchObject({ Paused: false })
+      await sale.run('paused').completed()
+    })
+
     it('the client of a company calls the accounting API, and returns each response whatever its status', async () => {
       const company = connect().client.company(COMPANY.realm)
       const read = await company.fetch(`/companyinfo/${COMPANY.realm}`, {

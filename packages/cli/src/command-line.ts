@@ -11,6 +11,7 @@ import {
 } from './commands/dead-letters.ts'
 import { doctor } from './commands/doctor.ts'
 import { changes } from './commands/changes.ts'
+import { listPausedCompanies, pauseCompany, resumeCompany } from './commands/companies.ts'
 import { startErasure } from './commands/erasures.ts'
 import { connect, list, refresh, remove, show } from './commands/credentials.ts'
 import { exportCredentials } from './commands/export.ts'
@@ -144,6 +145,18 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
         ['resume', resumeProcess],
       ]),
       examples: ['processes list', "processes pause OrderProcess --reason 'migration'"],
+    },
+  ],
+  [
+    'companies',
+    {
+      title: 'Companies: the pause of all runs of one company',
+      commands: new Map([
+        ['paused', listPausedCompanies],
+        ['pause', pauseCompany],
+        ['resume', resumeCompany],
+      ]),
+      examples: ["companies pause 9341453908059889 --reason 'month end'", 'companies paused'],
     },
   ],
   [

@@ -4,8 +4,16 @@
  *
  * @module integration-host/client
  */
+import type { CompanyPauseView } from '@integration-host/shared/contracts/company-pause'
 import { type CompanyClient, createCompanyClient } from './company.ts'
-import { createProcessClient, type JsonValue, type ProcessClient, type RunDeps } from './run.ts'
+import {
+  type ActOptions,
+  createProcessClient,
+  type JsonValue,
+  type ProcessClient,
+  reasonMember,
+  type RunDeps,
+} from './run.ts'
 import { createRunEvents } from './run-events.ts'
 import { createService, type Schema } from './service.ts'
 
@@ -73,7 +81,18 @@ export interface Client {
   process<Input = JsonValue>(name: string): ProcessClient<Input>
   /** Returns a client for the accounting API of a company, without sending a request. */
   company(realm: string): CompanyClient
+  /**
+   * Pauses a company: its runs start no step until it is resumed. Transactions and events are accepted.
+   *
+   * @throws {ProblemError} `forbidden` unless the key has `transactions:operate` for the company and all processes, …
+   */
+  pauseCompany(realm: string, options?: ActOptions): Promise<CompanyPause>
+  /** Resumes a company: its waiting runs continue. */
+  resumeCompany(realm: string, options?: ActOptions): Promise<CompanyPause>
 }
+
+/** Whether a company is paused, since when, by whom and why. */
+export interface CompanyPause extends CompanyPauseView {}
 
 /** Accepts every body that is not empty. The client gives the types of this version to the bodies of the services. */
 const anyJson: Schema<unknown> = {
@@ -119,6 +138,19 @@ export function createClient(options: ClientOptions): Client {
     })
   }
 
+  const setPaused = async (
+    realm: string,
+    action: 'pause' | 'resume',
+    { reason, signal }: ActOptions = {},
+  ): Promise<CompanyPause> =>
+    (await request({
+      method: 'POST',
+      path: `/realms/${encodeURIComponent(realm)}/${action}`,
+      body: reasonMember(reason),
+      isRepeatable: true,
+      ...(signal && { signal }),
+    })) as CompanyPause
+
   /** For each business process, the state that all of its clients share. These clients use one event stream. */
   const processes = new Map<string, RunDeps>()
   const depsOf = (name: string): RunDeps => {
@@ -132,6 +164,8 @@ export function createClient(options: ClientOptions): Client {
 
   return {
     process: <Input>(name: string) => createProcessClient<Input>(name, depsOf(name)),
+    pauseCompany: (realm, options) => setPaused(realm, 'pause', options),
+    resumeCompany: (realm, options) => setPaused(realm, 'resume', options),
     company(realm) {
       if (gateway === null) throw new TypeError('company() needs the option gateway')
       return createCompanyClient(realm, { ...settings, key: options.key, gateway, posts })

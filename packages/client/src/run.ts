@@ -294,7 +294,7 @@ function createRunClient<Input>(
   }
 }
 
-const reasonMember = (reason: string | undefined) =>
+export const reasonMember = (reason: string | undefined) =>
   reason === undefined ? {} : { Reason: reason }
 
 const isTemporary = (error: ProblemError): boolean =>

@@ -17,7 +17,7 @@ cancelled, except with --cancel-waiting: runs that have not ended keep their dat
   --realm REALM       every run of this company
   --process NAME      with --realm: only the runs of this process; with --id: the process of these transactions
   --id ID             every run of this transaction; may be repeated
-  --cancel-waiting    with --realm: first cancel the runs that wait for an event, such as an approval
+  --cancel-waiting    with --realm: first cancel the runs that wait for an event, a change or the end of a pause
 ${REASON_HELP}
 
 Exit code 1: some data is left, because runs have not ended or a file could not be removed.
