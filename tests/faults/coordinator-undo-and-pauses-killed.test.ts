@@ -158,8 +158,7 @@ describe('a coordinator that is killed while a run is undone, waits for a change
         return (await request.catch(() => null))?.status ?? null
       }
       const isPaused = process === 'short'
-      if (isPaused)
-        await eventually(async () => expect(await setPaused(url, 'pause')).toBe(200))
+      if (isPaused) await eventually(async () => expect(await setPaused(url, 'pause')).toBe(200))
       await eventually(async () =>
         expect(
           await post(system, url, '', { TransactionID: 'a', InitialData: 'a', Realm: '42' }),

@@ -9,10 +9,16 @@ export const CompanyPauseView = z
     Realm,
     Paused: z.boolean(),
     PausedAt: z.iso.datetime().nullable().meta({ description: 'null if it is not paused' }),
-    PausedBy: z.string().nullable().meta({
-      description: `a person or the id of a key; ${HIDDEN}`,
-    }),
-    Reason: z.string().nullable().meta({ description: `of the pause; ${HIDDEN}` }),
+    PausedBy: z
+      .string()
+      .nullable()
+      .meta({
+        description: `a person or the id of a key; ${HIDDEN}`,
+      }),
+    Reason: z
+      .string()
+      .nullable()
+      .meta({ description: `of the pause; ${HIDDEN}` }),
   })
   .meta({ ref: 'CompanyPause' })
 export type CompanyPauseView = z.output<typeof CompanyPauseView>

@@ -16,7 +16,11 @@ import {
 import { defineProcess } from '../step/define-process.ts'
 
 const keys = [
-  { id: 'owner', scopes: ['transactions:operate', 'transactions:read', 'audit:read'], realms: ['42'] },
+  {
+    id: 'owner',
+    scopes: ['transactions:operate', 'transactions:read', 'audit:read'],
+    realms: ['42'],
+  },
   { id: 'operator', scopes: ['transactions:operate'], realms: ['42'] },
   { id: 'reader', scopes: ['transactions:read'], realms: ['*'] },
   { id: 'limited', scopes: ['transactions:operate'], realms: ['*'], processes: ['Bill'] },
