@@ -164,8 +164,8 @@ export function createClient(options: ClientOptions): Client {
 
   return {
     process: <Input>(name: string) => createProcessClient<Input>(name, depsOf(name)),
-    pauseCompany: (realm, options) => setPaused(realm, 'pause', options),
-    resumeCompany: (realm, options) => setPaused(realm, 'resume', options),
+    pauseCompany: (realm, act) => setPaused(realm, 'pause', act),
+    resumeCompany: (realm, act) => setPaused(realm, 'resume', act),
     company(realm) {
       if (gateway === null) throw new TypeError('company() needs the option gateway')
       return createCompanyClient(realm, { ...settings, key: options.key, gateway, posts })

@@ -323,7 +323,7 @@ export async function startCoordinator(
       source,
       pauses: companyPauses,
       publisher,
-      setPaused: worker.setPausedCompanies,
+      setPaused: (realms) => worker.setPausedCompanies(realms),
       log,
       clock,
       random,
@@ -407,7 +407,7 @@ export async function startCoordinator(
     source,
     cancel: (...args) => runActions.cancel(...args),
     removeFiles,
-    endPause: companyPauses.end,
+    endPause: (realm) => companyPauses.end(realm),
     isLoaded: (process) => processes.has(process),
     log,
   })
