@@ -26,6 +26,7 @@ export const WAITS_FOR_CHANGE = 'change:'
 
 /** The beginning of `WaitingFor` of a run that closed books of its company keep waiting. The realm follows. */
 export const WAITS_FOR_BOOKS = 'books:'
+
 /** The beginning of `WaitingFor` of a run whose company is paused. The realm follows. */
 export const WAITS_FOR_RESUME = 'paused:'
 
