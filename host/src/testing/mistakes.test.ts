@@ -155,7 +155,9 @@ describe('a mistake in a test that uses a test host', () => {
 
   it('if a process does not accept the initial data, the error of a test host contains the paths of the invalid values', async () => {
     await using host = await startTestHost({ processes: orders })
-    await expect(host.run(orders, 'o-1', { amount: -1 })).rejects.toThrow('InitialData.amount: ')
+    await expect(host.run(orders, 'o-1', { amount: -1 })).rejects.toThrow(
+      /^InitialData\.amount: [^\n]*$/,
+    )
     await expect(host.run(orders, '', { amount: 1 })).rejects.toThrow('TransactionID')
     host.target(ERP).on('POST /orders', {})
     await host.run(orders, 'o-1', { amount: 1 })

@@ -272,9 +272,10 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
       errors?: string[]
     }
     const { title, detail, errors = [] } = problem
-    throw new Error(
-      [detail ?? title ?? `the request failed with ${response.status}`, ...errors].join('\n'),
-    )
+    // The detail of invalid data consists of its errors.
+    const isWhole = errors.length > 0 && detail === errors.join('; ')
+    const text = isWhole ? [] : [detail ?? title ?? `the request failed with ${response.status}`]
+    throw new Error([...text, ...errors].join('\n'))
   }
 
   const pathOf = (process: string, id?: string): string =>

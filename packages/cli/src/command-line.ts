@@ -1,3 +1,4 @@
+import { similarName } from '@integration-host/shared/similar-name'
 import installation from '../../../package.json' with { type: 'json' }
 import type { Command } from './command.ts'
 import { listActions } from './commands/actions.ts'
@@ -302,28 +303,9 @@ export async function runCommandLine(
 function oneOf(what: string, given: string | undefined, known: readonly string[]): string {
   const all = `there are: ${known.join(', ')}`
   if (given === undefined) return `A ${what} is needed; ${all}`
-  const meant = known.find((word) => isMistyped(given, word))
+  const meant = similarName(given, known)
   const hint = meant === undefined ? '' : ` Did you mean '${meant}'?`
   return `There is no ${what} '${plain(given)}'; ${all}.${hint}`
-}
-
-/** Whether a word was probably meant: one is the beginning of the other, or they differ in two characters at most. */
-function isMistyped(given: string, word: string): boolean {
-  if (given.length < 3 || given.length > 30) return false
-  if (word.startsWith(given) || given.startsWith(word)) return true
-  // The Levenshtein distance, row by row.
-  let row = Array.from({ length: word.length + 1 }, (_, n) => n)
-  for (const [index, character] of Array.from(given).entries()) {
-    const above = row
-    row = [index + 1]
-    for (let n = 1; n <= word.length; n += 1)
-      row[n] = Math.min(
-        (above[n] ?? 0) + 1,
-        (row[n - 1] ?? 0) + 1,
-        (above[n - 1] ?? 0) + Number(word[n - 1] !== character),
-      )
-  }
-  return (row[word.length] ?? 0) <= 2
 }
 
 function helpOf(

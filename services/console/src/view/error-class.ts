@@ -33,7 +33,11 @@ export const CLASSES: ReadonlyMap<string, Meaning> = new Map(
       cause: 'the step took too long',
       remedy: 'Make the step faster, or raise its time limit, then resume.',
     },
-    status_not_set: { cause: 'the code of the step ended without an outcome', remedy: FIX_CODE },
+    status_not_set: {
+      cause: 'the code of the step ended without an outcome',
+      remedy:
+        'Let each branch of the step return the result of execute, complete, setStatus, waitFor or repeat, or call fail, then resume.',
+    },
     step_threw: { cause: 'the code of the step threw an error', remedy: FIX_CODE },
     step_unhandled_rejection: {
       cause: 'a promise that the code of the step does not await was rejected',

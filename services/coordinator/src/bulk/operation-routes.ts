@@ -5,7 +5,7 @@ import {
   StartOperation,
 } from '@integration-host/shared/contracts/operation'
 import type { Caller } from '@integration-host/shared/access/caller'
-import { type ErrorCode, IntegrationError } from '@integration-host/shared/errors'
+import type { ErrorCode } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { knownQuery, responses, validate } from '@integration-host/shared/http/service-app'
@@ -16,7 +16,7 @@ import type { Act } from '../run/action.ts'
 import type { OperationPosition, OperationSummary } from './bulk-operation.ts'
 import type { OperationStore } from './bulk-operation-store.ts'
 import { operationNotFound } from '../run/errors.ts'
-import type { RunActions } from '../worker/run-actions.ts'
+import { requireStepOf, type RunActions } from '../worker/run-actions.ts'
 import type { OperationRunner } from './run-bulk-operations.ts'
 import { action, type ActionRequest } from '../routes/act.ts'
 import { picked } from '../routes/changed-run.ts'
@@ -127,8 +127,7 @@ export function operationRoutes({
         if (Action === 'cancel') await runActions.requireKnown(Process)
         else runActions.process(Process)
         const { FromStep } = request
-        if (FromStep !== undefined && !runActions.process(Process).steps.has(FromStep))
-          throw new IntegrationError('step_not_found', 'FromStep is not a step of the process')
+        if (FromStep !== undefined) requireStepOf(runActions.process(Process), FromStep)
         for (const realm of request.Filter?.realm ?? []) caller.requireRealm(realm)
         const { Request, ...operation } = await bulkOperations.startOperation(
           crypto.randomUUID(),

@@ -1,4 +1,5 @@
 /** What the page of a decision shows, and the decision itself. */
+import { namesInstead } from '@integration-host/shared/similar-name'
 import {
   DECISION_LINK,
   DecisionAsk,
@@ -15,6 +16,8 @@ import { goesForward, WAITS_FOR_EVENT } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import type { Choices } from '../step/ask.ts'
 import type { ProcessDefinition } from '../step/definition.ts'
+import { requireMembers } from '../step/definition-checks.ts'
+import { LINK_OPTIONS } from '../step/step-arguments.ts'
 import type { LinkOptions } from '../step/step.ts'
 import type { RunActions } from '../worker/run-actions.ts'
 import { type DecisionLink, type DecisionLinks, expiryOf } from './decision-links.ts'
@@ -73,9 +76,16 @@ export const choicesAt = (
   event: string,
 ): Choices | undefined => definition?.steps.get(event)?.event?.decision?.choices
 
+/** Returns the events of a process about which persons decide. */
+const decisionsOf = (definition: ProcessDefinition): readonly string[] =>
+  definition.events.filter((event) => choicesAt(definition, event) !== undefined)
+
 /** Whether persons decide about events of a process. */
 export const hasDecisions = (definition: ProcessDefinition): boolean =>
-  definition.events.some((event) => choicesAt(definition, event) !== undefined)
+  decisionsOf(definition).length > 0
+
+const noDecision = (definition: ProcessDefinition, event: string): string =>
+  `${definition.name} has no event ${event} with ask${namesInstead(event, decisionsOf(definition), 'events with ask')}`
 
 /** Returns `step.linkTo` for the steps of a run. It throws a TypeError if no person can decide with such a link. */
 export const linksOfRun =
@@ -85,10 +95,11 @@ export const linksOfRun =
     run: RunKey,
     now: () => number,
   ) =>
-  (event: string, { for: person, expiresInSeconds }: LinkOptions): string => {
+  (event: string, options: LinkOptions): string => {
+    requireMembers(options, LINK_OPTIONS, 'linkTo')
+    const { for: person, expiresInSeconds } = options
     const settings = definition.steps.get(event)?.event
-    if (settings?.decision === undefined)
-      throw new TypeError(`${definition.name} has no event ${event} with ask`)
+    if (settings?.decision === undefined) throw new TypeError(noDecision(definition, event))
     if (!DecidingPerson.safeParse(person).success)
       throw new TypeError('linkTo expects for: a name or an e-mail address of a person')
     if (expiresInSeconds !== undefined && !(expiresInSeconds > 0))
@@ -189,7 +200,7 @@ export function createDecisions({ source, processes, runActions, links, now }: D
       const definition = runActions.process(process)
       const settings = definition.steps.get(event)?.event
       if (settings?.decision === undefined)
-        throw new IntegrationError('event_not_found', `${process} has no event ${event} with ask`)
+        throw new IntegrationError('event_not_found', noDecision(definition, event))
       const found = await source.get(process, transactionId, replayId, ONLY_RUN)
       if (found === null) throw notFound(process, transactionId, replayId)
       const { run } = found

@@ -1,3 +1,4 @@
+import { namesInstead } from '@integration-host/shared/similar-name'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { outlineOf, type ProcessDefinition } from '../step/definition.ts'
 import type { Schedule } from './schedule.ts'
@@ -43,6 +44,14 @@ export interface ScheduleOperationsDeps {
 
 export function createScheduleOperations(deps: ScheduleOperationsDeps): ScheduleOperations {
   const { store, source, processes, publisher, scheduler } = deps
+  const notFound = (process: string, name: string): IntegrationError => {
+    const known = processes.get(process)?.schedules.map((one) => one.name) ?? []
+    const others = namesInstead(name, known, 'schedules')
+    return new IntegrationError(
+      'schedule_not_found',
+      `the process ${process} has no schedule ${name}${others}`,
+    )
+  }
   const find = (process: string, name: string): readonly [ProcessDefinition, Schedule] => {
     const definition = processes.get(process)
     if (definition === undefined)
@@ -83,6 +92,3 @@ export function createScheduleOperations(deps: ScheduleOperationsDeps): Schedule
     },
   }
 }
-
-const notFound = (process: string, name: string): IntegrationError =>
-  new IntegrationError('schedule_not_found', `the process ${process} has no schedule ${name}`)

@@ -4,6 +4,7 @@ import type { z } from 'zod'
 import type { Run } from '../run/run.ts'
 import { acceptedKey, type Concurrency } from '../run/concurrency.ts'
 import { isPreservedAsJson, type Json, normalizedJson } from '../run/json-normalization.ts'
+import { requireMembers } from '../step/definition-checks.ts'
 import { cronTimes } from './cron.ts'
 
 /** One schedule in a process definition. */
@@ -121,8 +122,7 @@ function scheduleOf(
       `schedules[${index}].name of ${process} must be a lower-case letter, then at most 35 letters, digits, - and _`,
     )
   const what = `schedule ${name} of ${process}`
-  const unknown = Object.keys(options).find((member) => !MEMBERS.has(member))
-  if (unknown !== undefined) throw new TypeError(`${what} has no option ${unknown}`)
+  requireMembers(options, MEMBERS, what)
   const { cron, timeZone = 'UTC', each = 'once', catchUp = 'last', jitterSeconds = 0 } = options
   const { priority = 'normal' } = options
   if (typeof cron !== 'string') throw new TypeError(`cron of ${what} must be a text`)

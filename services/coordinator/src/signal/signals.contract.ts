@@ -138,7 +138,11 @@ export function signalsContract(kind: 'embedded' | 'real'): void {
       await host.queue('1', { amount: 5 })
       await host.reached('1', 'Waiting')
       expect(await codeOf(signal(host, '1', yes, undefined, 'draft'))).toBe('event_not_found')
-      expect(await codeOf(signal(host, '1', yes, undefined, 'other'))).toBe('event_not_found')
+      const unknown = await signal(host, '1', yes, undefined, 'other')
+      expect(await unknown.json()).toMatchObject({
+        code: 'event_not_found',
+        detail: expect.stringMatching(/ has no event other: its events are approved/),
+      })
       expect(await codeOf(signal(host, '2', yes))).toBe('transaction_not_found')
       expect(await codeOf(signal(host, '1', { Data: { approved: 'yes' } }))).toBe('input_invalid')
       expect(await codeOf(signal(host, '1', { Approved: true }))).toBe('invalid_request')

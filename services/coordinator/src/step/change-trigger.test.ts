@@ -28,7 +28,11 @@ describe('the member `on` of a process definition', () => {
     ['no array', entry, 'on of Sale must be an array'],
     ['null', [null], 'on[0] of Sale must be an object with provider, entity and operations'],
     ['a text', ['Invoice'], 'on[0] of Sale must be an object with provider, entity and operations'],
-    ['an unknown member', [{ ...entry, delay: 5 }], 'on[0] of Sale has no option delay'],
+    [
+      'an unknown member',
+      [{ ...entry, debounce: 5 }],
+      'on[0] of Sale has no option debounce: did you mean debounceSeconds?',
+    ],
     ...[0, -1, 1.5, 86_401, '30', null, Number.NaN].map(
       (debounceSeconds): [string, unknown, string] => [
         `debounceSeconds ${JSON.stringify(debounceSeconds)}`,

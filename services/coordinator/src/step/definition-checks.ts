@@ -1,6 +1,7 @@
 /** The checks of the members of a definition. Each throws a TypeError whose message names the member. */
 import { DefinitionVersion } from '@integration-host/shared/contracts/definition-version'
 import { StepName } from '@integration-host/shared/contracts/step-message'
+import { namesInstead } from '@integration-host/shared/similar-name'
 import type { z } from 'zod'
 import type { StepLimits } from './definition.ts'
 import type { ProcessOptions } from './process-options.ts'
@@ -73,7 +74,10 @@ export function requireUndo({ undo }: Pick<AnyStep, 'undo'>, what: string): void
 /** @throws {TypeError} for an unknown member, which would otherwise be ignored without an error. */
 export function requireMembers(options: object, known: ReadonlySet<string>, what: string): void {
   const unknown = Object.keys(options).find((member) => !known.has(member))
-  if (unknown !== undefined) throw new TypeError(`${what} has no option ${unknown}`)
+  if (unknown !== undefined)
+    throw new TypeError(
+      `${what} has no option ${unknown}${namesInstead(unknown, known, 'options')}`,
+    )
 }
 
 const SETTING_NAME = /^[a-z][A-Za-z0-9]{0,63}$/

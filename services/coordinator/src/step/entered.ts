@@ -1,4 +1,5 @@
 /** What is known of a run when it enters a step, and whether the step is skipped. */
+import { namesInstead } from '@integration-host/shared/similar-name'
 import { EVENT_TIMEOUT } from '../run/events.ts'
 import type { FinishedItem } from '../run/item.ts'
 import type { Claim } from '../run/transaction-source.ts'
@@ -28,7 +29,11 @@ export function enteredMembers(
   const { run } = claim
   const item = (name: string): StepItem => {
     const found = finishedItem(claim, name)
-    if (found === undefined) throw new TypeError(`there is no finished item ${name} in this run`)
+    if (found === undefined) {
+      const finished = claim.items.map(({ StepName }) => StepName)
+      const others = namesInstead(name, finished, 'finished items')
+      throw new TypeError(`this run has no finished item ${name}${others}`)
+    }
     return {
       name,
       TransactionID: run.TransactionID,

@@ -44,6 +44,8 @@ import {
 import { redactedResult, shortRedacted } from './redacted-step.ts'
 import { nextRound, reportOf } from './rounds.ts'
 import { type SendDeps, sendCall, type SentCall } from './send-call.ts'
+import { type CallName, FAIL_OPTIONS, REPEAT_OPTIONS, requireCall } from './step-arguments.ts'
+import { requireMembers } from './definition-checks.ts'
 import type { StepLog } from './redaction.ts'
 import { thrownText } from './thrown-text.ts'
 import { verdictOf } from '../run/retry-policy.ts'
@@ -158,8 +160,10 @@ export async function perform(
     request: StepRequest | TargetRequest,
     options: CallOptions,
     callKey: string | null,
+    what: CallName,
   ): Promise<SentCall> {
     if (ended !== null) throw new StepEnded()
+    requireCall(request, options, what)
     const isEnded = (): boolean => ended !== null || isOver
     const sent = await disownErrors(() =>
       sendCall({ process, run, request, options, callKey, isEnded }, deps),
@@ -187,9 +191,10 @@ export async function perform(
     request: StepRequest | TargetRequest,
     options: ExecuteOptions<Data>,
     callKey: string | null,
+    method: CallName,
     isAbsent: (status: number) => boolean,
   ) {
-    const { outcome, what, owner } = await send(request, options, callKey)
+    const { outcome, what, owner } = await send(request, options, callKey, method)
     if (mayHaveTakenEffect(outcome)) hasDoubt = true
     if (outcome.kind === 'answered' && isAbsent(outcome.status)) return null
     const judged = await disownErrors(() => judgeCall(outcome, what, owner, deps))
@@ -215,7 +220,9 @@ export async function perform(
       calls += 1
       // A further call of the same step is another operation for the target, so it needs its own idempotency key.
       const callKey = calls === 1 ? key : `${key}/${calls}`
-      const succeeded = await inFlight(() => succeed(request, options, callKey, () => false))
+      const succeeded = await inFlight(() =>
+        succeed(request, options, callKey, 'execute', () => false),
+      )
       if (succeeded === null) throw new StepEnded() // unreachable, because no status counts as absent here
       completion = { data: normalizedJson(succeeded.data), endsRun: completion?.endsRun ?? false }
       return ending(succeeded)
@@ -223,7 +230,7 @@ export async function perform(
     fetch: (request, options = {}) =>
       inFlight(async () => {
         fetches += 1
-        const sent = await send(request, options, `${key}/fetch-${fetches}`)
+        const sent = await send(request, options, `${key}/fetch-${fetches}`, 'fetch')
         const { outcome, method, what, owner } = sent
         const isSafe = SAFE_METHODS.has(method)
         if (!isSafe && mayHaveTakenEffect(outcome)) hasDoubt = true
@@ -248,25 +255,31 @@ export async function perform(
         }
       }),
     find: (request, options = {}) =>
-      inFlight(() => succeed(request, options, null, (status) => status === 404 || status === 410)),
+      inFlight(() =>
+        succeed(request, options, null, 'find', (status) => status === 404 || status === 410),
+      ),
     complete<Data extends JsonInput = null>(data?: Data) {
       completion = { data: normalizedJson(data ?? null), endsRun: completion?.endsRun ?? false }
       return ending({ data: (data ?? null) as Data })
     },
-    fail: (reason, { undo = false } = {}) =>
-      end({
+    fail(reason, options = {}) {
+      requireMembers(options, FAIL_OPTIONS, 'fail')
+      return end({
         kind: 'failed',
         errorClass: 'step_failed',
         error: short(reason),
         response,
-        ...(undo && { undo }),
-      }),
+        ...(options.undo === true && { undo: true }),
+      })
+    },
     waitFor(delayMs) {
       if (!(delayMs >= 0)) throw new RangeError('waitFor expects milliseconds from now')
       const later = { kind: 'later', delayMs: Math.min(delayMs, MAX_WAIT_MS) } as const
       return end(lastReply === null ? later : { ...later, error: `${WAIT_TEXT}; ${lastReply}` })
     },
-    repeat(state, { afterMs = 0 } = {}) {
+    repeat(state, options = {}) {
+      requireMembers(options, REPEAT_OPTIONS, 'repeat')
+      const { afterMs = 0 } = options
       if (!(afterMs >= 0)) throw new RangeError('repeat expects afterMs in milliseconds from now')
       const next = nextRound(round, state, rounds)
       return 'round' in next

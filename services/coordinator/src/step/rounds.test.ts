@@ -217,7 +217,7 @@ describe('the condition of a step', () => {
     [
       'reads a step that has not run',
       (given: Step) => given.item('third').data,
-      'when: TypeError: there is no finished item third in this run',
+      'when: TypeError: this run has no finished item third: its finished items are first',
     ],
   ])('the run fails as step_threw if the condition %s', async (_, when, error) => {
     const { outcome } = await outcomeOf(conditional(when))

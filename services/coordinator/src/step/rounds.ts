@@ -8,6 +8,8 @@ import {
   normalizedJson,
   normalizedText,
 } from '../run/json-normalization.ts'
+import { requireMembers } from './definition-checks.ts'
+import { PROGRESS } from './step-arguments.ts'
 import type { AnyStep, Progress } from './step.ts'
 
 const DEFAULT_ROUNDS = 10_000
@@ -60,10 +62,12 @@ const invalid = (problems: readonly string[]): Failure => ({
 
 /** Returns the progress as it is stored. `now` is epoch ms. */
 export function reportOf(
-  { done, of, note }: Progress,
+  progress: Progress,
   now: number,
   redacted: (text: string) => string,
 ): Json {
+  requireMembers(progress, PROGRESS, 'report')
+  const { done, of, note } = progress
   if (!Number.isFinite(done) || !Number.isFinite(of))
     throw new RangeError('report expects the numbers done and of')
   const Note = note === undefined ? null : normalizedText(redacted(note).slice(0, MAX_NOTE_LENGTH))

@@ -59,7 +59,11 @@ describe('a call that a step makes with fetch', () => {
       (step: Step) => step.fetch({ url: 'http://x/' }),
       [answered(200)],
     )
-    expect(outcome).toMatchObject({ kind: 'failed', errorClass: 'status_not_set' })
+    expect(outcome).toMatchObject({
+      kind: 'failed',
+      errorClass: 'status_not_set',
+      error: expect.stringMatching(/: return the result of execute, complete, .* or call fail$/),
+    })
   })
 
   it('fetch() ends the attempt if it gets no response, and leaves the step in doubt only if the method is unsafe', async () => {

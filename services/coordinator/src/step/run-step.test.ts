@@ -12,7 +12,7 @@ import type { StepCall } from '../run/progress.ts'
 import { LATE_ERROR } from './perform-step.ts'
 import { secret } from './settings.ts'
 import { StepAbort } from './step-abort.ts'
-import { defineStep, type Step } from './step.ts'
+import { defineStep, type InDoubt, type Step } from './step.ts'
 
 describe('the argument that a step function gets', () => {
   it('a step can read its run, the previous step, and each finished step by name', async () => {
@@ -29,7 +29,9 @@ describe('the argument that a step function gets', () => {
         previous: { name: 'first', ResponseBody: '{"x":1}', data: { x: 1 }, ReplayID: 2 },
       })
       expect(step.item('first').data).toEqual({ x: 1 })
-      expect(() => step.item('second')).toThrow('no finished item')
+      expect(() => step.item('second')).toThrow(
+        'no finished item second: its finished items are first',
+      )
       step.complete({ y: 2 })
     })
     expect(outcome).toEqual({
@@ -38,6 +40,73 @@ describe('the argument that a step function gets', () => {
       data: { y: 2 },
       endsRun: false,
     })
+  })
+})
+
+describe('a misspelt member in an argument of a step method', () => {
+  const url = 'https://erp.test/orders'
+
+  it.each<[string, (step: Step<{ n: number }>) => unknown, string]>([
+    [
+      'the options of execute',
+      (step) => step.execute({ url }, { timeout: 5 } as object),
+      'execute has no option timeout: did you mean timeoutMs?',
+    ],
+    [
+      'the request of execute',
+      (step) => step.execute({ url, bdoy: {} } as { url: string }),
+      'the request of execute has no option bdoy: did you mean body?',
+    ],
+    [
+      'an option in the request of execute',
+      (step) => step.execute({ url, credential: 'ACC-1' } as { url: string }),
+      'the request of execute has no member credential: it belongs to the options, execute(request, { credential })',
+    ],
+    [
+      'the options of fetch',
+      (step) => step.fetch({ url }, { parse: String } as object),
+      'fetch has no option parse: its options are credential, timeoutMs',
+    ],
+    [
+      'the options of fail',
+      (step) => step.fail('no', { undoes: true } as object),
+      'fail has no option undoes: did you mean undo?',
+    ],
+    [
+      'the options of repeat',
+      (step) => step.repeat(1 as never, { after: 5 } as object),
+      'repeat has no option after: did you mean afterMs?',
+    ],
+    [
+      'the progress',
+      (step) => step.report({ done: 1, off: 2 } as never),
+      'report has no option off: did you mean of?',
+    ],
+  ])('fails the step without a call, and names the member: %s', async (_, call, error) => {
+    const { outcome, calls } = await outcomeOf((step: Step<{ n: number }>) => call(step))
+    expect(outcome).toMatchObject({
+      kind: 'failed',
+      errorClass: 'step_threw',
+      error: `TypeError: ${error}`,
+    })
+    expect(calls).toEqual([])
+  })
+
+  it('fails the step without a call in the query of its confirm function', async () => {
+    const asked = {
+      confirm: (step: never) => (step as InDoubt<Step, string>).find({ url, qeury: {} } as never),
+    }
+    const { outcome, calls } = await outcomeOf(
+      Object.assign(() => {}, asked),
+      [],
+      { isInDoubt: true },
+    )
+    expect(outcome).toMatchObject({
+      kind: 'failed',
+      error: 'TypeError: the request of find has no option qeury: did you mean query?',
+      isInDoubt: true,
+    })
+    expect(calls).toEqual([])
   })
 })
 

@@ -167,5 +167,13 @@ function enter(claim: Claim, process: StepProcess): EnteredStep | StepOutcome {
   return { process, claim, before, initialData: checked.input }
 }
 
+const WHAT_ENDS =
+  'return the result of execute, complete, setStatus, waitFor or repeat in each branch, or call fail'
+
 const statusNotSet = (error: string) =>
-  ({ kind: 'failed', errorClass: 'status_not_set', error, response: null }) as const
+  ({
+    kind: 'failed',
+    errorClass: 'status_not_set',
+    error: `${error}: ${WHAT_ENDS}`,
+    response: null,
+  }) as const

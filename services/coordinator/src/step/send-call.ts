@@ -1,5 +1,6 @@
 /** Sends the calls of steps: checks whether a call may be sent, and waits until the limits of its target permit it. */
 import { credentialName } from '@integration-host/shared/contracts/realm'
+import { namesInstead } from '@integration-host/shared/similar-name'
 import { headerValue } from '@integration-host/shared/http/header-list'
 import type { ClaimedRun } from '../run/run.ts'
 import type { ProcessDefinition } from './definition.ts'
@@ -283,7 +284,10 @@ async function sendWithinLimits(
 /** @throws {TypeError} if the process has no target of this name. */
 function targetOf({ bound }: Pick<ProcessDefinition, 'bound'>, name: string): BoundTarget {
   const target = bound?.targets.get(name)
-  if (target === undefined) throw new TypeError(`the process has no target ${name}`)
+  if (target === undefined)
+    throw new TypeError(
+      `the process has no target ${name}${namesInstead(name, bound?.targets.keys() ?? [], 'targets')}`,
+    )
   return target
 }
 

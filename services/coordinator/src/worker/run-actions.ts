@@ -1,3 +1,4 @@
+import { namesInstead } from '@integration-host/shared/similar-name'
 import { isDeepStrictEqual } from 'node:util'
 import type { SignalResponse } from '@integration-host/shared/contracts/run'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
@@ -119,6 +120,13 @@ const idOf = ({ TransactionID }: Pick<QueueTransaction, 'TransactionID'>): strin
 /** Returns the error for initial data that does not match the `input` of its process. */
 export const inputInvalid = (errors: readonly string[]): IntegrationError =>
   new IntegrationError('input_invalid', errors.join('; '), { members: { errors } })
+
+/** @throws {IntegrationError} `step_not_found` if the process has no step of this name */
+export function requireStepOf({ name, steps }: ProcessDefinition, step: string): void {
+  if (steps.has(step)) return
+  const others = namesInstead(step, steps.keys(), 'steps')
+  throw new IntegrationError('step_not_found', `${name} has no step ${step}${others}`)
+}
 
 const DATA_OF_EVENT = { name: 'Data', what: 'the schema of the event' }
 
@@ -317,8 +325,7 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
         if ('problems' in accepted) throw inputInvalid(accepted.problems)
         concurrencyKey = accepted.key
       }
-      if (fromStep !== null && !definition.steps.has(fromStep))
-        throw new IntegrationError('step_not_found', 'fromStep is not a step of the process')
+      if (fromStep !== null) requireStepOf(definition, fromStep)
       const run = await attempt(
         { kind: 'replay', act, Process: name, TransactionID, ReplayID },
         () =>
@@ -372,11 +379,13 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
     },
     async signal(name, TransactionID, ReplayID, placeName, { data, eventId }, act, withData) {
       const definition = process(name)
-      const place = eventPlaces(definition).find(
-        (one) => one.place === placeName && one.kind === 'event',
-      )
-      if (place === undefined)
-        throw new IntegrationError('event_not_found', `${name} has no event ${placeName}`)
+      const events = eventPlaces(definition).filter(({ kind }) => kind === 'event')
+      const place = events.find((one) => one.place === placeName)
+      if (place === undefined) {
+        const known = events.map((one) => one.place)
+        const others = namesInstead(placeName, known, 'events')
+        throw new IntegrationError('event_not_found', `${name} has no event ${placeName}${others}`)
+      }
       const schema = definition.steps.get(placeName)?.event?.data ?? null
       const checked = checkedInput(schema, data, DATA_OF_EVENT)
       if ('problems' in checked) throw inputInvalid(checked.problems)

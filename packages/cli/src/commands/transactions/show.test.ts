@@ -168,6 +168,8 @@ describe('the command `transactions show`', () => {
     }
     const { out } = await show()
     expect(out).toContain('Began with   version 2026-11 of the process\n')
+    expect(out).toMatch(/^Changes {6}\d+ \(the number that --if-version expects\)$/m)
+    expect(out).not.toMatch(/^Version/m)
     expect(out).toContain(`Deadline     ${AT}\n`)
     expect(out).toContain('Tags         order=A:7, shop=x\n')
     expect(out).toContain('             differs from that of the previous run\n')

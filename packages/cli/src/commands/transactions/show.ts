@@ -178,7 +178,7 @@ function headerLines(header: Run, isFull: boolean): string[] {
       header.DefinitionVersion && `version ${header.DefinitionVersion} of the process`,
     ],
     ['Replay', String(header.ReplayID)],
-    ['Version', String(header.Version)],
+    ['Changes', `${header.Version} (the number that --if-version expects)`],
     ['Status', header.Status],
     ['Step', header.StepName],
     ['Initial data', shortened(JSON.stringify(header.InitialData), isFull)],
