@@ -19,6 +19,7 @@ import {
 } from './decision/decision-routes.ts'
 import { MAX_BULK_BYTES } from './routes/contracts.ts'
 import { MAX_TRANSACTION_BYTES } from './run/queueable.ts'
+import { type EntryRouteDeps, entryRoutes } from './entry/entry-routes.ts'
 import { type ErasureRouteDeps, erasureRoutes } from './erasure/erasure-routes.ts'
 import { type EventRouteDeps, eventRoutes } from './events/events-routes.ts'
 import { type ExportRouteDeps, exportRoutes } from './routes/export.ts'
@@ -43,6 +44,7 @@ export interface AppDeps
     ProcessRouteDeps,
     SummaryRouteDeps,
     IntegrityRouteDeps,
+    EntryRouteDeps,
     ErasureRouteDeps,
     EventRouteDeps,
     ExportRouteDeps,
@@ -94,6 +96,7 @@ export const createApp = (deps: AppDeps) =>
       app.route('/actions', actionRoutes(deps))
       app.route('/transactions', exportRoutes(deps))
       app.route(DECISIONS_PATH, decisionRoutes(deps))
+      app.route('/entries', entryRoutes(deps))
       app.route('/erasures', erasureRoutes(deps))
       app.route('/events', eventRoutes(deps))
       app.route('/integrity', integrityRoutes(deps))

@@ -39,6 +39,7 @@ import { startCompanyGate } from './company-pause/company-gate.ts'
 import { createCompanyPauses } from './company-pause/company-pauses.ts'
 import { createDecisionLinks } from './decision/decision-links.ts'
 import { createDecisions, hasDecisions } from './decision/decisions.ts'
+import { createEntryKeeper } from './entry/entry-keeper.ts'
 import { followCredentials } from './credentials.ts'
 import { startHousekeeping } from './housekeeping.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
@@ -305,6 +306,7 @@ export async function startCoordinator(
       checkOnline: connectivity.check,
       closingDates,
       decisionLinks,
+      entryKeeper: createEntryKeeper({ source, payloadKeys }),
       traceparentOf,
       retryStore,
       log,

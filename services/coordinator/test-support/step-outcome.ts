@@ -88,6 +88,7 @@ export const stepDeps = (change: Partial<StepDeps> = {}): StepDeps => ({
   traceparent: () => TRACEPARENT,
   onCall: () => {},
   onReport: () => {},
+  onWritten: () => {},
   linkTo: () => 'https://decisions.test/',
   closingDates: { of: async (_realm, read) => read() },
   abort: new StepAbort(),

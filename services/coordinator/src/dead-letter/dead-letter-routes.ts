@@ -91,6 +91,7 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
           { before, limit },
           (letter) =>
             !caller.isBoundToRealms || (letter.isOfTransaction && caller.mayUse(letter.Realm)),
+          ({ ID }) => ID,
         )
         if (items.length > 0) {
           const filter = before === undefined ? null : `before=${before}`

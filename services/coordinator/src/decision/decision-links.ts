@@ -13,16 +13,13 @@ import { ReplayID, TransactionID } from '@integration-host/shared/contracts/tran
 import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import {
   DecryptionError,
-  generateKeyRing,
   type KeyRing,
   parseKeyRing,
 } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
-import { installation } from '../records/installation.ts'
-import { changeRow } from '../records/records.ts'
+import { type InstallationKeyDeps, readInstallationKey } from '../records/installation-key.ts'
 import type { RunKey } from '../run/run.ts'
-import type { TransactionSource } from '../run/transaction-source.ts'
 
 /** What an address names. */
 export interface DecisionLink extends RunKey {
@@ -40,9 +37,7 @@ export interface DecisionLinks {
   read(token: string): Promise<DecisionLink | null>
 }
 
-export interface DecisionLinksDeps {
-  readonly source: Pick<TransactionSource, 'records'>
-  readonly payloadKeys: KeyRing | null
+export interface DecisionLinksDeps extends InstallationKeyDeps {
   /** Returns the address at which `/decisions/…` is published. */
   readonly baseUrl: () => string
 }
@@ -63,41 +58,14 @@ export function expiryOf(
 }
 
 const NAME = 'DecisionKey'
-const KEY = installation<{ readonly Key: string; readonly IsSealed: boolean }>(NAME)
-const KEY_PLACE = { name: NAME, field: 'Key', version: 1 }
 const LINK_PLACE = { name: 'decision', field: 'link', version: 1 }
 const Sealed = z.tuple([z.string(), TransactionID, ReplayID, z.string(), DecidingPerson, z.int()])
 
 export function createDecisionLinks(deps: DecisionLinksDeps): DecisionLinks {
-  const { source, payloadKeys } = deps
   let keys: KeyRing | null = null
 
-  /** Reads the key, and stores it encrypted with the current payload key. */
-  async function readKey(): Promise<KeyRing> {
-    let list = ''
-    await changeRow(source.records(KEY), [NAME], (row) => {
-      const { Key = '', IsSealed = false } = row?.Value ?? {}
-      const known = IsSealed ? opened(Key) : Key
-      list = known === '' ? generateKeyRing().reveal() : known
-      const isCurrent = payloadKeys === null ? !IsSealed : IsSealed && payloadKeys.isCurrent(Key)
-      if (row !== undefined && known !== '' && isCurrent) return row
-      const Value =
-        payloadKeys === null
-          ? { Key: list, IsSealed: false }
-          : { Key: payloadKeys.seal(list, KEY_PLACE), IsSealed: true }
-      return { Name: NAME, Value }
-    })
-    return parseKeyRing(new Secret(list))
-  }
-  /** Returns the key; an empty text if it cannot be decrypted, so that another one is generated. */
-  function opened(sealed: string): string {
-    try {
-      return payloadKeys?.open(sealed, KEY_PLACE) ?? ''
-    } catch (error) {
-      if (error instanceof DecryptionError) return ''
-      throw error
-    }
-  }
+  const readKey = async (): Promise<KeyRing> =>
+    parseKeyRing(new Secret(await readInstallationKey(deps, NAME)))
 
   return {
     async ready() {

@@ -53,6 +53,7 @@ export function actionRoutes({ source }: ActionRouteDeps) {
         (range) => source.actions({ process, transactionId: id, ...range }),
         { before, limit },
         maySee,
+        ({ ID }) => ID,
       )
       return c.json({ items, next_before: next })
     },

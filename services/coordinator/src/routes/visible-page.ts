@@ -5,24 +5,25 @@
 const MAX_READ = 10_000
 const MIN_BATCH = 200
 
-export interface VisiblePage<Entry> {
+export interface VisiblePage<Entry, Position> {
   readonly items: readonly Entry[]
-  /** The `ID` after which the next page begins; `null` if no page follows. */
-  readonly next: number | null
+  /** The position after which the next page begins; `null` if no page follows. */
+  readonly next: Position | null
 }
 
 /**
  * Reads batches of entries, newest first. Stops when the page has enough entries that the caller may see, when all
- * entries were read, or after `MAX_READ` entries.
+ * entries were read, or after `MAX_READ` entries. `positionOf` returns the position of an entry.
  */
-export async function readVisible<Entry extends { readonly ID: number }>(
+export async function readVisible<Entry, Position>(
   read: (range: {
-    readonly before: number | undefined
+    readonly before: Position | undefined
     readonly limit: number
   }) => Promise<readonly Entry[]>,
-  { limit, before: start }: { readonly limit: number; readonly before?: number | undefined },
+  { limit, before: start }: { readonly limit: number; readonly before?: Position | undefined },
   maySee: (entry: Entry) => boolean,
-): Promise<VisiblePage<Entry>> {
+  positionOf: (entry: Entry) => Position,
+): Promise<VisiblePage<Entry, Position>> {
   const items: Entry[] = []
   let before = start
   const size = Math.max(limit + 1, MIN_BATCH)
@@ -31,7 +32,7 @@ export async function readVisible<Entry extends { readonly ID: number }>(
     for (const entry of batch) {
       if (items.length === limit) return { items, next: before ?? null }
       if (maySee(entry)) items.push(entry)
-      before = entry.ID
+      before = positionOf(entry)
     }
     if (batch.length < size) return { items, next: null }
     count += batch.length

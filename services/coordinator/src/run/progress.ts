@@ -4,6 +4,7 @@
  * transaction source adds them to the time of its own clock.
  */
 import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
+import type { NewEntry } from '../entry/book-entry.ts'
 import type { Round } from './item.ts'
 import type { ClaimedRun } from './run.ts'
 import { waitingFor } from './events.ts'
@@ -159,6 +160,8 @@ export interface Transition {
   readonly continues?: boolean
   /** The last call of the attempt; absent if the attempt sent no call. */
   readonly call?: StepCall
+  /** What the calls of the attempt have written to the books of a company; absent if nothing. */
+  readonly entries?: readonly NewEntry[]
   /** Set if the attempt belongs to the undo of a step. */
   readonly isUndo?: true
   /**

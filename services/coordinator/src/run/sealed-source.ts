@@ -1,5 +1,6 @@
 import { hasCode } from '@integration-host/shared/errors'
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
+import type { Entries } from '../entry/book-entry.ts'
 import { isDebounced } from './debounce.ts'
 import { notFound } from './errors.ts'
 import type { Item, Round } from './item.ts'
@@ -40,6 +41,7 @@ import type {
 type PassedThrough =
   | keyof DeadLetterStore
   | keyof DelayedRuns
+  | keyof Entries
   | keyof Erasures
   | keyof PayloadStore
   | keyof Retention

@@ -1,4 +1,5 @@
 import type { Priority } from '@integration-host/shared/contracts/priority'
+import type { Entries } from '../entry/book-entry.ts'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type { Json } from './json-normalization.ts'
 import type { Transition } from './progress.ts'
@@ -38,6 +39,7 @@ export interface TransactionSource
   extends
     DeadLetterStore,
     DelayedRuns,
+    Entries,
     Erasures,
     Events,
     OperatorActions,

@@ -2,6 +2,7 @@
  * Calls a step function with its `step` argument, and derives the outcome of the step from what the function does
  * (rules O1 to O3 in run-step.ts).
  */
+import { realmOf } from '@integration-host/shared/contracts/realm'
 import { headerValue } from '@integration-host/shared/http/header-list'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import {
@@ -12,6 +13,7 @@ import {
 import type { z } from 'zod'
 import { idempotencyKey } from '../run/item.ts'
 import { type ClosingDates, withClosingDate } from './closing-dates.ts'
+import { foundObject, type WrittenObject } from '../entry/written-objects.ts'
 import { type EnteredStep, enteredMembers } from './entered.ts'
 import type { Files } from './files.ts'
 import {
@@ -43,9 +45,9 @@ import {
 } from '../run/json-normalization.ts'
 import { redactedResult, shortRedacted } from './redacted-step.ts'
 import { nextRound, reportOf } from './rounds.ts'
-import { type SendDeps, sendCall, type SentCall } from './send-call.ts'
 import { type CallName, FAIL_OPTIONS, REPEAT_OPTIONS, requireCall } from './step-arguments.ts'
 import { requireMembers } from './definition-checks.ts'
+import { SAFE_METHODS, type SendDeps, sendCall, type SentCall } from './send-call.ts'
 import type { StepLog } from './redaction.ts'
 import { thrownText } from './thrown-text.ts'
 import { verdictOf } from '../run/retry-policy.ts'
@@ -111,6 +113,8 @@ export async function perform(
    * Whether a successful call may have changed something at its target. If so, a later error leaves the step in doubt.
    */
   let hasResult = false
+  /** The objects that `find` has found. They count as written if `confirm` says that the call has taken effect. */
+  const found: WrittenObject[] = []
   /** The last response to a `fetch`, without its content, for the error text of a step that waits. */
   let lastReply: string | null = null
   const redaction = process.bound?.redaction ?? null
@@ -255,9 +259,14 @@ export async function perform(
         }
       }),
     find: (request, options = {}) =>
-      inFlight(() =>
-        succeed(request, options, null, 'find', (status) => status === 404 || status === 410),
-      ),
+      inFlight(async () => {
+        const isAbsent = (status: number): boolean => status === 404 || status === 410
+        const succeeded = await succeed(request, options, null, 'find', isAbsent)
+        const { credential } = options
+        if (succeeded !== null && credential !== undefined)
+          found.push(...foundObject(realmOf(credential), succeeded.body, Date.parse(run.CreatedAt)))
+        return succeeded
+      }),
     complete<Data extends JsonInput = null>(data?: Data) {
       completion = { data: normalizedJson(data ?? null), endsRun: completion?.endsRun ?? false }
       return ending({ data: (data ?? null) as Data })
@@ -327,6 +336,7 @@ export async function perform(
   const early =
     given?.kind === 'blocked' ? await withClosingDate(given, { process, run }, deps) : given
   const completed = completion as { data: Json; endsRun: boolean } | null
+  if (early === null && completed !== null && found.length > 0) deps.onWritten(found)
   const outcome: StepOutcome | null =
     early !== null
       ? hasDoubt && early.kind !== 'repeated'
@@ -361,11 +371,5 @@ export const CODE_ERRORS: ReadonlySet<string> = new Set(['step_threw', ...Object
  */
 const isBug = (error: unknown): boolean =>
   (error instanceof TypeError || error instanceof ReferenceError) && error.cause === undefined
-
-/**
- * The safe methods (RFC 9110 §9.2.1). A safe call changes nothing, so a step is not in doubt if such a call gets no
- * response.
- */
-const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 const MAX_WAIT_MS = 31_536_000_000

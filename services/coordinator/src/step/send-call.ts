@@ -3,6 +3,7 @@ import { credentialName } from '@integration-host/shared/contracts/realm'
 import { namesInstead } from '@integration-host/shared/similar-name'
 import { headerValue } from '@integration-host/shared/http/header-list'
 import type { ClaimedRun } from '../run/run.ts'
+import { type WrittenObject, writtenObjects } from '../entry/written-objects.ts'
 import type { ProcessDefinition } from './definition.ts'
 import type { CallOutcome, HttpCall } from './http-call.ts'
 import type { StepCall } from '../run/progress.ts'
@@ -27,6 +28,8 @@ export interface SendDeps extends JudgeDeps {
    * id.
    */
   readonly onCall: (call: StepCall) => void
+  /** Called with what a successful call has written to the books of a company. */
+  readonly onWritten: (written: readonly WrittenObject[]) => void
   readonly abort: StepAbort
   /** The time at which the step is aborted because of its time limit (epoch ms). */
   readonly endsAt: number
@@ -217,10 +220,24 @@ async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<Sen
   const key = keyOf(owner)
   if (key !== undefined && 'status' in outcome && coolDownOf(outcome, deps.now()) === null)
     deps.coolDowns.accepted(key)
+  // The secrets of the process are not redacted here, because the values are stored only as hashes.
+  if (owner.credential !== undefined && !SAFE_METHODS.has(method) && isSuccess(given)) {
+    const written = writtenObjects({ url, body }, given.body)
+    if (written.length > 0) deps.onWritten(written)
+  }
   if ('responseId' in outcome && outcome.responseId !== null)
     deps.onCall({ ...sent, responseId: outcome.responseId })
   return { outcome, method, what, owner }
 }
+
+/**
+ * The safe methods (RFC 9110 §9.2.1). A safe call changes nothing, so a step is not in doubt if such a call gets no
+ * response.
+ */
+export const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
+
+const isSuccess = (outcome: CallOutcome): outcome is CallOutcome & { readonly kind: 'answered' } =>
+  outcome.kind === 'answered' && verdictOf(outcome.status) === 'completed'
 
 /** Marks a successful response that has another content than the JSON for which the call has asked. */
 function withJsonCheck(outcome: CallOutcome, accept: string | undefined): CallOutcome {

@@ -17,6 +17,8 @@ import {
 import { eventPlaces } from '../step/event.ts'
 import type { ClosingDates } from '../step/closing-dates.ts'
 import type { Files } from '../step/files.ts'
+import type { EntryKeeper } from '../entry/entry-keeper.ts'
+import type { WrittenObject } from '../entry/written-objects.ts'
 import type { HttpCall } from '../step/http-call.ts'
 import type { StepCall } from '../run/progress.ts'
 import { advance, type StepOutcome, type Transition } from '../run/progress.ts'
@@ -57,6 +59,7 @@ export interface ClaimedStepDeps {
   readonly settings: ProcessSettings
   readonly checkOnline: () => Promise<boolean>
   readonly closingDates: Pick<ClosingDates, 'of'>
+  readonly entryKeeper: EntryKeeper
   readonly decisionLinks: Pick<DecisionLinks, 'addressOf' | 'ready'>
   readonly traceparentOf: Traceparents
   readonly log: Logger
@@ -95,8 +98,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     if (log.isLevelEnabled('info')) stepLog().info('step started')
     if (run.Version === 1 || run.Attempt > 1) publisher.publishEvent(run)
     const startedAt = now()
-    /** What the attempt has sent and reported last. */
-    const last: { call?: StepCall; report?: Json } = {}
+    const last: LastOfAttempt = { written: [] }
     const limits = limitsOf(definition, run.StepName)
     const outcome = await attempt(definition, claim, limits, stepLog, last)
     if (outcome === null) {
@@ -129,10 +131,16 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
             events,
           })
         : advance(run, outcome, { ...options, isInline, mayContinue, undoesFailure })
-    const { call, report } = last
+    const { call, report, written } = last
+    const entries =
+      written.length === 0
+        ? []
+        : await retryStore(() => deps.entryKeeper.entriesOf(run, written), deps.cutOff)
+    if (entries === ABORTED) return null
     const transition = {
       ...advanced,
       ...(call !== undefined && { call }),
+      ...(entries.length > 0 && { entries }),
       ...(report !== undefined && advanced.item !== null && { item: { ...advanced.item, report } }),
     }
     const recorded = await retryStore(() => source.record(lease, transition), deps.cutOff)
@@ -188,7 +196,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     claim: Claim,
     limits: StepLimits,
     stepLog: () => Logger,
-    last: { call?: StepCall; report?: Json },
+    last: LastOfAttempt,
   ): Promise<StepOutcome | null> {
     const { run } = claim
     const { InDoubt: isInDoubt } = run
@@ -242,6 +250,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
         onCall: (call) => {
           last.call = call
         },
+        onWritten: (written) => last.written.push(...written),
         onReport: (report) => {
           last.report = report
           step.report = report
@@ -270,6 +279,13 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
   }
 
   return runClaimed
+}
+
+/** What the attempt has sent and reported last, and all that its calls have written to the books of companies. */
+interface LastOfAttempt {
+  call?: StepCall
+  report?: Json
+  readonly written: WrittenObject[]
 }
 
 const logFieldsOf = (run: Claim['run']) => ({

@@ -5,11 +5,18 @@ import { type Run, runKey } from '../../run/run.ts'
 import { isOver } from '../../run/status.ts'
 import { erased } from '../../run/transitions.ts'
 import { REMOVAL_WEBHOOK } from '../../webhook/webhook.ts'
+import { erasedEntries } from './entries.ts'
 import type { MemoryStore } from './store.ts'
 
 /** Erases runs of the memory source. `now` returns epoch ms. */
 export function createMemoryErasures(
-  { table, log, webhooks, commit }: Pick<MemoryStore, 'table' | 'log' | 'webhooks' | 'commit'>,
+  {
+    table,
+    log,
+    webhooks,
+    records,
+    commit,
+  }: Pick<MemoryStore, 'table' | 'log' | 'webhooks' | 'records' | 'commit'>,
   { now, leaseMs }: { readonly now: () => number; readonly leaseMs: number },
 ): Erasures {
   const isErasable = ({ ErasedAt, PurgedAt }: Run): boolean =>
@@ -52,6 +59,7 @@ export function createMemoryErasures(
         )
         .map(({ stored, filesLeft }) => ({
           run: { ...erased(stored, now()), ...(filesLeft === true && { filesLeft }) },
+          records: erasedEntries(records, stored.header),
           action: log.next(entryOf('erase', act, stored.header, { now: now() })),
         }))
       await commit(...entries)

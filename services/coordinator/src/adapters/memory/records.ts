@@ -19,13 +19,38 @@ export interface RecordTables {
   get(table: string, key: string): object | undefined
   /** Applies a change, and returns the change that undoes it. */
   apply(change: RecordChange): RecordChange
+  /** Returns the rows of a table of {@link GROUPED} that have these values in its columns. */
+  group(table: string, values: readonly unknown[]): readonly object[]
   /** Returns the rows of a table in the order of their keys. */
   rows(table: string): readonly (readonly [key: string, row: object])[]
   all(): readonly RecordChange[]
 }
 
+/** The columns by which rows are found without a search, for tables that may have many rows. */
+const GROUPED: Readonly<Record<string, readonly string[]>> = {
+  Book_Entry: ['EntityID', 'Realm', 'Entity'],
+}
+
 export function createRecordTables(): RecordTables {
   const tables = new Map<string, Map<string, object>>()
+  const groups = new Map<string, Map<string, object>>()
+  const groupOf = (table: string, values: readonly unknown[]): Map<string, object> => {
+    const name = JSON.stringify([table, ...values])
+    const group = groups.get(name) ?? new Map<string, object>()
+    groups.set(name, group)
+    return group
+  }
+  const regroup = (table: string, key: string, before: object | null, after: object | null) => {
+    const columns = GROUPED[table]
+    if (columns === undefined) return
+    const groupOfRow = (row: object) =>
+      groupOf(
+        table,
+        columns.map((column) => row[column as keyof object]),
+      )
+    if (before !== null) groupOfRow(before).delete(key)
+    if (after !== null) groupOfRow(after).set(key, after)
+  }
   const tableOf = (name: string): Map<string, object> => {
     const rows = tables.get(name) ?? new Map<string, object>()
     tables.set(name, rows)
@@ -38,8 +63,10 @@ export function createRecordTables(): RecordTables {
       const before = rows.get(key) ?? null
       if (row === null) rows.delete(key)
       else rows.set(key, isPartial ? { ...before, ...row } : row)
+      regroup(table, key, before, rows.get(key) ?? null)
       return { table, key, row: before }
     },
+    group: (table, values) => [...groupOf(table, values).values()],
     rows: (table) => [...tableOf(table)].toSorted(([a], [b]) => (a < b ? -1 : 1)),
     all: () =>
       [...tables].flatMap(([table, rows]) => [...rows].map(([key, row]) => ({ table, key, row }))),

@@ -51,11 +51,17 @@ interface State extends EarlierMembers {
  * One durable change of the state, with the entry of the action log if an action made the change. Each member of the
  * union is one kind of change. A change with only `action` is a rejected action.
  *
+ * `records` are changed together with the run, for example the entries of what its step has written to the books.
+ *
  * An entry with `run` can also have `webhooks`, which report the transition of the run, and `absorbed`, the ids of the
  * transactions that the run absorbs. In an entry without `run`, `webhooks` report other events. `delivered` is the id
  * of a webhook whose run has ended. `forgotten` names a deleted run.
  */
-export type Entry = { readonly action?: Action; readonly record?: RecordChange } & (
+export type Entry = {
+  readonly action?: Action
+  readonly record?: RecordChange
+  readonly records?: readonly RecordChange[]
+} & (
   | { readonly action: Action }
   | {
       readonly run: StoredRun
@@ -68,6 +74,7 @@ export type Entry = { readonly action?: Action; readonly record?: RecordChange }
   | { readonly deadLetter: StoredDeadLetter }
   | { readonly removedDeadLetters: readonly number[] }
   | { readonly record: RecordChange }
+  | { readonly records: readonly RecordChange[] }
 )
 
 // This schema checks only what is needed to recognise a snapshot. The rest of the file needs no check, because this
@@ -139,8 +146,8 @@ export async function openMemoryStore(
   /** Resolves when every change so far is flushed. */
   let flushed: Promise<unknown> = Promise.resolve()
 
-  /** Applies a change, and returns what undoes the change of a record. */
-  const apply = (entry: Entry): RecordChange | undefined => {
+  /** Applies a change, and returns what undoes the changes of records. */
+  const apply = (entry: Entry): readonly RecordChange[] => {
     if ('run' in entry) {
       table.put(entry.run)
       table.addAbsorbed(entry.run.header, entry.absorbed ?? [])
@@ -154,7 +161,9 @@ export async function openMemoryStore(
     if ('deadLetter' in entry) deadLetters.add([entry.deadLetter])
     if ('removedDeadLetters' in entry) deadLetters.remove(entry.removedDeadLetters)
     if (entry.action !== undefined) log.add(entry.action)
-    return entry.record && records.apply(entry.record)
+    return [...(entry.record === undefined ? [] : [entry.record]), ...(entry.records ?? [])].map(
+      (change) => records.apply(change),
+    )
   }
   /** Applies what an earlier version has stored in another form. */
   const applyEarlier = (earlier: EarlierMembers): void => {
@@ -230,7 +239,7 @@ export async function openMemoryStore(
       const removed = 'delivered' in entry ? webhooks.get(entry.delivered) : undefined
       const removedLetters =
         'removedDeadLetters' in entry ? deadLetters.pick(entry.removedDeadLetters) : []
-      const recordBefore = apply(entry)
+      const recordsBefore = apply(entry)
       return () => {
         if (entry.action !== undefined) log.remove(entry.action)
         if ('run' in entry) table.removeAbsorbed(entry.run.header, entry.absorbed ?? [])
@@ -241,7 +250,7 @@ export async function openMemoryStore(
         if (removed !== undefined) webhooks.restore(removed)
         if ('deadLetter' in entry) deadLetters.remove([entry.deadLetter.ID])
         deadLetters.add(removedLetters)
-        if (recordBefore !== undefined) records.apply(recordBefore)
+        for (const record of recordsBefore.toReversed()) records.apply(record)
       }
     })
     undo.push(...undos)

@@ -45,6 +45,7 @@ import { operatorActionsContract } from '../../run/operator-actions.contract.ts'
 import { changeCursorsContract } from '../../change-feed/change-cursors.contract.ts'
 import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
 import { slotsContract } from '../../run/slots.contract.ts'
+import { bookEntryContract } from '../../entry/book-entry.contract.ts'
 import { subscriptionsContract } from '../../change/subscriptions.contract.ts'
 import { targetCallsContract } from '../../run/target-calls.contract.ts'
 import { createPauseStore } from '../../run/pause.ts'
@@ -81,6 +82,7 @@ undoContract('ITSourceMemory.json', open)
 webhooksContract('ITSourceMemory.json', open)
 targetCallsContract('ITSourceMemory.json', open)
 subscriptionsContract('ITSourceMemory.json', open)
+bookEntryContract('ITSourceMemory.json', open)
 changeCursorsContract('ITSourceMemory.json', open)
 debounceContract('ITSourceMemory.json', open)
 delayedRunsContract('ITSourceMemory.json', open)

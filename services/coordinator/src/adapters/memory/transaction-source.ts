@@ -49,7 +49,8 @@ import { runReader } from './run-reader.ts'
 import { createMemoryRetention } from './retention.ts'
 import { countUnfinished, searchRuns, storedProcesses } from './search-runs.ts'
 import { createMemoryPayloads } from './payloads.ts'
-import { memoryRecords } from './records.ts'
+import { createMemoryEntries, recordedEntries } from './entries.ts'
+import { memoryRecords, type RecordChange } from './records.ts'
 import { createMemorySlots, mayHaveSlot, slotKeyOf } from './slots.ts'
 import { type Entry, openMemoryStore } from './store.ts'
 import { createMemoryTargetCalls } from './target-calls.ts'
@@ -102,8 +103,16 @@ export async function createMemoryTransactionSource(
   }
   const latestReplayId = ({ header }: StoredRun): number =>
     table.find(header.Process, header.TransactionID, null)?.header.ReplayID ?? header.ReplayID
-  async function commitRun(run: StoredRun, action?: Action): Promise<Run> {
-    await commit({ ...withWebhooks(run), ...(action !== undefined && { action }) })
+  async function commitRun(
+    run: StoredRun,
+    action?: Action,
+    records: readonly RecordChange[] = [],
+  ): Promise<Run> {
+    await commit({
+      ...withWebhooks(run),
+      ...(action !== undefined && { action }),
+      ...(records.length > 0 && { records }),
+    })
     return run.header
   }
   /** Commits a run that an action has changed, together with the entry of the action. */
@@ -191,9 +200,20 @@ export async function createMemoryTransactionSource(
       if (stored === undefined) return null
       const run = transitions.recorded(stored, lease, transition, times())
       if (run === null) return null
+      const entries = recordedEntries(
+        store.records,
+        lease,
+        transition.entries ?? [],
+        new Date(now()).toISOString(),
+      )
       // The result lacks `InitialData` and some other members, because the caller already has them in its claim, where
       // `InitialData` is decrypted.
-      const { InitialData: _data, Realm: _realm, CreatedAt: _at, ...moved } = await commitRun(run)
+      const {
+        InitialData: _data,
+        Realm: _realm,
+        CreatedAt: _at,
+        ...moved
+      } = await commitRun(run, undefined, entries)
       const { DefinitionVersion: _version, DeadlineAt: _deadline, ...state } = moved
       return state
     },
@@ -347,6 +367,7 @@ export async function createMemoryTransactionSource(
 
     ...createMemorySlots(table, commitRuns, times),
     ...createMemoryErasures(store, { now, leaseMs }),
+    ...createMemoryEntries(store, now),
     ...createMemoryPayloads(store),
     records: (kind) => memoryRecords(store, now, kind),
     compact: () => store.compact(),

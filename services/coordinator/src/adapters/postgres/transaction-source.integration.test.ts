@@ -42,6 +42,7 @@ import type { Schedule } from '../../schedule/schedule.ts'
 import { createScheduleStore, SCHEDULES } from '../../schedule/schedule-store.ts'
 import { slotsContract } from '../../run/slots.contract.ts'
 import { webhooksContract } from '../../webhook/webhook-queue.contract.ts'
+import { bookEntryContract } from '../../entry/book-entry.contract.ts'
 import { subscriptionsContract } from '../../change/subscriptions.contract.ts'
 import { targetCallsContract } from '../../run/target-calls.contract.ts'
 import { connectPostgres } from './connection.ts'
@@ -165,6 +166,7 @@ runExportContract('Postgres', open)
 retentionContract('Postgres', open)
 webhooksContract('Postgres', open)
 subscriptionsContract('Postgres', open)
+bookEntryContract('Postgres', open)
 changeCursorsContract('Postgres', open)
 targetCallsContract('Postgres', open)
 runSearchContract('Postgres', open)

@@ -47,6 +47,7 @@ import {
   removeDeadLetters,
 } from './statements/dead-letters.ts'
 import { releaseDelayed, reserveDelayed } from './statements/delayed-runs.ts'
+import { eraseEntries, purgeEntries } from './statements/entries.ts'
 import { enqueueDebounced } from './statements/enqueue-debounced.ts'
 import { enqueueRuns } from './statements/enqueue-runs.ts'
 import { dropWebhooks, erasableRuns, eraseRuns, realmsOf } from './statements/erase-runs.ts'
@@ -267,6 +268,8 @@ export function createPostgresTransactionSource(
     filesRemoved: (left) => run((sql) => filesRemoved(sql, left)),
     forget: (dedupeMs, limit) => run((sql) => forgetRuns(sql, dedupeMs, limit)),
     oldestKept: (processes) => run((sql) => oldestKept(sql, processes)),
+    eraseEntries: (realm) => run((sql) => eraseEntries(sql, realm)),
+    purgeEntries: (olderThanMs, limit) => run((sql) => purgeEntries(sql, olderThanMs, limit)),
     records: (kind) => postgresRecords(connection, kind),
     compact: async () => {},
     reserveCall: (request) => run((sql) => reserveCall(sql, request)),

@@ -13,6 +13,7 @@ import { runKey, type RunKey } from '../../../run/run.ts'
 import { REMOVAL_WEBHOOK } from '../../../webhook/webhook.ts'
 import { areFew, isActive, isFirstRunOf, isRunOf } from '../predicates.ts'
 import { recordOnChanged } from './actions.ts'
+import { eraseEntriesOf } from './entries.ts'
 import { FILES_LEFT } from './retention.ts'
 import { deleteTags } from './tags.ts'
 
@@ -136,7 +137,7 @@ export async function eraseRuns(
     ), attempts as (
       update "Order_Attempt" h set "Error" = null, "Url" = null
       from changed where ${isRunOf(tx, 'changed')}
-    ), left_behind as (
+    ), ${eraseEntriesOf(tx)}, left_behind as (
       insert into "Order_Installation" ("Name", "Value")
       select ${FILES_LEFT} || gen_random_uuid(), jsonb_agg(jsonb_build_object('Process', h."Process",
         'TransactionID', h."TransactionID", 'ReplayID', h."ReplayID"))

@@ -12,6 +12,7 @@ import type {
 } from '../../../run/transaction-source.ts'
 import { areFew, isRunOf } from '../predicates.ts'
 import { type RecordedBatch, stateOf } from '../rows.ts'
+import { insertEntries } from './entries.ts'
 import { hasNoRun, webhookRows } from './webhooks.ts'
 
 /**
@@ -49,6 +50,9 @@ export async function recordOutcomes(
       : outcomes.flatMap(({ lease, transition }, n) =>
           webhooksOf(announced(lease, transition)).map((webhook) => ({ ...webhook, n })),
         )
+  const entries = outcomes.flatMap(({ transition }, n) =>
+    (transition.entries ?? []).map((entry) => ({ ...entry, n })),
+  )
   // The result is one row for the whole batch, because all recorded outcomes have the same time.
   const [batch] = await sql<[RecordedBatch]>`
     with done as (
@@ -110,7 +114,7 @@ export async function recordOutcomes(
       select "Process", "TransactionID", "ReplayID", step, ran,
         outcome, "responseStatus", "itemError", method, url, "traceId", "responseId", "startedAt", now()
       from moved where "itemStatus" <> 'Skipped' and "isParked" is null
-    )${outcomes.some(({ transition }) => transition.item?.round !== undefined) ? deleteOldRounds(sql) : sql``}${outcomes.some(({ transition }) => transition.isUndo) ? markUndone(sql) : sql``}${webhooks.length === 0 ? sql`` : insertWebhooks(sql, webhooks)}
+    )${outcomes.some(({ transition }) => transition.item?.round !== undefined) ? deleteOldRounds(sql) : sql``}${outcomes.some(({ transition }) => transition.isUndo) ? markUndone(sql) : sql``}${entries.length === 0 ? sql`` : insertEntries(sql, entries)}${webhooks.length === 0 ? sql`` : insertWebhooks(sql, webhooks)}
     select now() as "at", coalesce(json_agg(n), '[]') as numbers,
       json_object_agg(n, "NextAttemptAt") filter (where "NextAttemptAt" > now()) as later
     from moved`

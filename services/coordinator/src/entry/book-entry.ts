@@ -1,0 +1,70 @@
+/**
+ * The book of entries: which object in the books of a company was written by which run.
+ *
+ * B1  An entry is written in the statement that records the attempt, so neither can be lost without the other.
+ * B2  A write that is recorded again, by a repetition of the same call or by `find` in `confirm`, has the same `EntryID` and
+ *     is stored once. An object has at most one entry with the operation `create`.
+ * B3  The state belongs to the object: only its newest entry is compared with the books. Older ones are `Superseded`.
+ *     The newest is the one with the greatest `SyncToken`, because a write may be recorded later than the next one.
+ * B4  An entry contains no business data: names of fields, and hashes with a key that the installation keeps.
+ */
+import type { EntryView, EntryState } from '@integration-host/shared/contracts/book-entry'
+import type { RecordKind } from '../records/records.ts'
+
+/** An entry as it is stored in `"Book_Entry"`. `FieldsKey` identifies the key of the hashes. */
+export interface EntryRow extends Readonly<EntryView> {
+  readonly FieldsKey: string | null
+}
+
+export const ENTRIES: RecordKind<EntryRow> = { table: 'Book_Entry', key: ['EntryID'] }
+
+/** A new entry, which gets its run, step, time and state when the attempt is recorded. */
+export type NewEntry = Pick<
+  EntryRow,
+  'EntryID' | 'Realm' | 'Entity' | 'EntityID' | 'Operation' | 'SyncToken' | 'Fields' | 'FieldsKey'
+>
+
+/** The members of a source that change many entries at once. Single entries are `Records`. */
+export interface Entries {
+  /** Deletes the entries of a company. Resolves with their number. */
+  eraseEntries(realm: string): Promise<number>
+  /** Deletes at most `limit` entries that were recorded longer ago than this. Resolves with their number. */
+  purgeEntries(olderThanMs: number, limit: number): Promise<number>
+}
+
+/** How new the object was that an entry has seen (B3). A deletion is final. */
+function rankOf({ Operation, SyncToken }: Pick<EntryRow, 'Operation' | 'SyncToken'>): number {
+  if (Operation === 'delete') return Infinity
+  return SyncToken !== null && /^\d{1,15}$/.test(SyncToken) ? Number(SyncToken) : -1
+}
+
+/**
+ * Returns the entries of an object that change when `added` are recorded, in their new form: the added ones, and known
+ * ones that are superseded. An added entry that is already known changes nothing.
+ */
+export function withEntries(known: readonly EntryRow[], added: readonly EntryRow[]): EntryRow[] {
+  const ids = new Set(known.map(({ EntryID }) => EntryID))
+  const fresh = added.filter(
+    ({ EntryID }, n) =>
+      !ids.has(EntryID) && added.findIndex((entry) => entry.EntryID === EntryID) === n,
+  )
+  const top = Math.max(...fresh.map(rankOf))
+  const newest = fresh.findLast((entry) => rankOf(entry) === top)
+  const isOutdated = known.some((entry) => rankOf(entry) > top)
+  const stateOf = (entry: EntryRow): EntryState =>
+    entry === newest && !isOutdated ? 'Recorded' : 'Superseded'
+  return [
+    ...fresh.map((entry) => ({ ...entry, State: stateOf(entry) })),
+    ...known
+      .filter((entry) => entry.State !== 'Superseded' && rankOf(entry) <= top)
+      .map((entry) => ({ ...entry, State: 'Superseded' })),
+  ]
+}
+
+/** Returns the entry of an erased run: its ids stay. */
+export const erasedEntry = (entry: EntryRow): EntryRow => ({
+  ...entry,
+  Fields: null,
+  Changed: null,
+  State: entry.State === 'Superseded' ? entry.State : 'Unproven',
+})

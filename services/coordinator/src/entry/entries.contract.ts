@@ -1,0 +1,254 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { digestOf } from '@integration-host/shared/access/access-keys'
+import { EntryPage } from '@integration-host/shared/contracts/book-entry'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type FakeBooks, fakeBooks } from '../../test-support/fake-books.ts'
+import { respondWith } from '../../test-support/fake-target.ts'
+import {
+  type Backends,
+  type Fixture,
+  type FixtureOptions,
+  openBackends,
+  startFixture,
+} from '../../test-support/fixture.ts'
+import { defineProcess } from '../step/define-process.ts'
+import { defineStep, type Step } from '../step/step.ts'
+import { ENTRIES } from './book-entry.ts'
+
+const AMOUNT = 4711.25
+const invoiceOf = (step: Pick<Step, 'realm' | 'transactionId'>) => ({
+  method: 'POST',
+  url: `/v3/company/${step.realm}/invoice`,
+  body: {
+    DocNumber: step.transactionId,
+    PrivateNote: 'for Ada Lovelace',
+    Line: [{ Amount: AMOUNT }],
+  },
+})
+const credentialOf = ({ realm }: Pick<Step, 'realm'>) => ({ credential: `ACC-${realm}` })
+const idOf = (body: unknown): string => (body as { Invoice: { Id: string } }).Invoice.Id
+
+const bill = defineProcess('Bill')
+  .step(
+    'create',
+    defineStep(
+      (step: Step) => step.execute(invoiceOf(step), { ...credentialOf(step), parse: idOf }),
+      {
+        async confirm(step) {
+          const found = await step.find(
+            {
+              url: `/v3/company/${step.realm}/query`,
+              query: { query: `select * from Invoice where DocNumber = '${step.transactionId}'` },
+            },
+            {
+              ...credentialOf(step),
+              parse: (body) => {
+                const { QueryResponse } = body as { QueryResponse: { Invoice?: { Id: string }[] } }
+                return QueryResponse.Invoice?.[0]?.Id ?? null
+              },
+            },
+          )
+          return found?.data ? step.complete(found.data) : 'not_done'
+        },
+      },
+    ),
+  )
+  .step('send', (step) =>
+    step.execute(
+      { ...invoiceOf(step), body: { Id: step.previous.data, EmailStatus: 'NeedToSend' } },
+      credentialOf(step),
+    ),
+  )
+/** A step whose call succeeds, and which then fails. */
+const clumsy = defineProcess('Clumsy').step('create', (step: Step) =>
+  step.execute(invoiceOf(step), {
+    ...credentialOf(step),
+    parse: () => {
+      throw new Error('not as expected')
+    },
+  }),
+)
+const batch = defineProcess('Batch').step('post', async (step: Step) => {
+  await step.fetch(
+    {
+      method: 'POST',
+      url: `/v3/company/${step.realm}/batch`,
+      body: {
+        BatchItemRequest: [
+          { bId: 'a', operation: 'create', Customer: { DisplayName: 'Ada' } },
+          { bId: 'b', operation: 'delete', Bill: { Id: '9' } },
+          { bId: 'c', operation: 'create', Bill: {} },
+        ],
+      },
+    },
+    credentialOf(step),
+  )
+  await step.fetch({ url: `/v3/company/${step.realm}/query` }, credentialOf(step))
+  return step.waitFor(3_600_000)
+})
+
+/** Tests the entries from the call of a step to the API. All backends must pass these tests. */
+export function entriesContract(kind: 'embedded' | 'real'): void {
+  describe(`the book of entries on ${kind} backends`, () => {
+    let backends: Backends
+    const opened: AsyncDisposable[] = []
+    beforeEach(async () => {
+      backends = await openBackends(kind, {
+        Bill: ['create', 'send'],
+        Clumsy: ['create'],
+        Batch: ['post'],
+      })
+    })
+    afterEach(async () => {
+      for (const resource of opened.splice(0).toReversed()) await resource[Symbol.asyncDispose]()
+      await backends[Symbol.asyncDispose]()
+    })
+    const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
+    const start = async (
+      processes: FixtureOptions['processes'] = [bill, clumsy, batch],
+    ): Promise<{ host: Fixture; books: FakeBooks }> => {
+      const file = join(backends.dataDir, 'keys.json')
+      const reader = {
+        id: 'reader',
+        scopes: ['transactions:read'],
+        sha256: digestOf(keyOf('reader')),
+      }
+      await writeFile(file, JSON.stringify([{ ...reader, realms: ['43'], processes: ['*'] }]))
+      const host = await startFixture(backends, { processes, env: { SERVICE_KEYS_FILE: file } })
+      opened.push(host)
+      return { host, books: fakeBooks(host.target, { realm: '42', firstId: 129 }) }
+    }
+    const read = async (host: Fixture, query = '', key?: string) => {
+      const headers = key === undefined ? {} : { Authorization: `Bearer ${keyOf(key)}` }
+      const response = await host.call(`/entries${query}`, { headers })
+      expect(response.status).toBe(200)
+      return EntryPage.parse(await response.json())
+    }
+
+    it('each write of a run is an entry, and the newest of an object is current', async () => {
+      const { host } = await start()
+      await host.queue('A-1', null, '42')
+      await host.reached('A-1', 'Completed')
+      const { items, next_cursor } = await read(host, '?realm=42&entity=Invoice&id=129')
+      expect(next_cursor).toBeNull()
+      const run = { Process: 'Bill', TransactionID: 'A-1', ReplayID: 0 }
+      const object = { Realm: '42', Entity: 'Invoice', EntityID: '129' }
+      const hash = expect.stringMatching(/^[\da-f]{16}$/)
+      expect(items).toMatchObject([
+        {
+          ...run,
+          ...object,
+          StepName: 'send',
+          Operation: 'update',
+          SyncToken: '1',
+          State: 'Recorded',
+        },
+        {
+          ...run,
+          ...object,
+          StepName: 'create',
+          Operation: 'create',
+          SyncToken: '0',
+          State: 'Superseded',
+        },
+      ])
+      expect(items.map(({ Fields }) => Fields)).toEqual([
+        { EmailStatus: hash },
+        { DocNumber: hash, PrivateNote: hash, Line: hash },
+      ])
+    })
+
+    it('an object of a step that fails after its call is an entry', async () => {
+      const { host } = await start([clumsy])
+      await host.queue('A-1', null, '42')
+      expect(await host.reached('A-1', 'Failed')).toMatchObject({ ErrorClass: 'response_invalid' })
+      expect((await read(host)).items).toMatchObject([{ EntityID: '129', Operation: 'create' }])
+    })
+
+    it('the items of a batch are entries, whatever becomes of the step; items with a fault and reads are none', async () => {
+      const { host } = await start([batch])
+      const results = [
+        { bId: 'a', Customer: { Id: '58', SyncToken: '0', DisplayName: 'Ada' } },
+        { bId: 'b', Bill: { Id: '9', status: 'Deleted' } },
+        { bId: 'c', Fault: { Error: [{ code: '2020' }] } },
+      ]
+      host.target.on(
+        '/v3/company/42/batch',
+        respondWith(200, JSON.stringify({ BatchItemResponse: results })),
+      )
+      await host.queue('1', null, '42')
+      await host.reached('1', 'Retrying')
+      const { items } = await read(host, '?transaction=1&process=Batch')
+      expect(
+        items
+          .map(({ Entity, EntityID, Operation }) => `${Operation} ${Entity} ${EntityID}`)
+          .toSorted(),
+      ).toEqual(['create Customer 58', 'delete Bill 9'])
+    })
+
+    it('an object whose response was lost is an entry when confirm finds it, once', async () => {
+      const { host, books } = await start()
+      let isLost = true
+      books.onStored = () => {
+        const wasLost = isLost
+        isLost = false
+        return !wasLost
+      }
+      await host.queue('A-1', null, '42')
+      await host.reached('A-1', 'Completed')
+      expect(books.invoices).toHaveLength(1)
+      const { items } = await read(host, '?id=129')
+      expect(items.map(({ Operation, StepName }) => [Operation, StepName])).toEqual([
+        ['update', 'send'],
+        ['create', 'create'],
+      ])
+      expect(items[1]?.Fields).toEqual({})
+    })
+
+    it('a key that is bound to a company sees only the entries of this company', async () => {
+      const { host } = await start()
+      fakeBooks(host.target, { realm: '43' })
+      for (const realm of ['42', '43']) await host.queue(`A-${realm}`, null, realm)
+      for (const realm of ['42', '43']) await host.reached(`A-${realm}`, 'Completed')
+      const { items } = await read(host, '', 'reader')
+      expect(items.map(({ Realm }) => Realm)).toEqual(['43', '43'])
+      const headers = { Authorization: `Bearer ${keyOf('reader')}` }
+      expect((await host.call('/entries?realm=42', { headers })).status).toBe(403)
+      expect((await read(host)).items).toHaveLength(4)
+    })
+
+    it('entries are read in pages, and a wrong query is rejected', async () => {
+      const { host } = await start()
+      for (const id of ['A-1', 'A-2']) await host.queue(id, null, '42')
+      for (const id of ['A-1', 'A-2']) await host.reached(id, 'Completed')
+      const seen: string[] = []
+      let cursor: string | null = ''
+      do {
+        const query: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`
+        const page: EntryPage = await read(host, `?limit=3${query}`)
+        seen.push(...page.items.map(({ EntryID }) => EntryID))
+        cursor = page.next_cursor
+      } while (cursor !== null)
+      expect(new Set(seen).size).toBe(4)
+      expect(seen).toHaveLength(4)
+      for (const query of [
+        '?state=Gone',
+        '?since=yesterday',
+        '?cursor=x',
+        '?realm=4%2F2',
+        '?ids=1',
+      ])
+        expect((await host.call(`/entries${query}`)).status).toBe(400)
+    })
+
+    it('no amount, name or memo is in the table, in the log, or in a response', async () => {
+      const { host } = await start()
+      await host.queue('A-1', null, '42')
+      await host.reached('A-1', 'Completed')
+      const rows = JSON.stringify(await host.source.records(ENTRIES).rows())
+      for (const text of [rows, JSON.stringify(host.log), JSON.stringify(await read(host))])
+        for (const value of [String(AMOUNT), 'Lovelace']) expect(text).not.toContain(value)
+    })
+  })
+}

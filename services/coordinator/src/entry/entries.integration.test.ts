@@ -1,0 +1,3 @@
+import { entriesContract } from './entries.contract.ts'
+
+entriesContract('real')

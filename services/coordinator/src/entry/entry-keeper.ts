@@ -1,0 +1,69 @@
+/** Turns what the calls of an attempt have written into entries. */
+import { createHash, createHmac } from 'node:crypto'
+import { type InstallationKeyDeps, readInstallationKey } from '../records/installation-key.ts'
+import type { RunKey } from '../run/run.ts'
+import type { NewEntry } from './book-entry.ts'
+import type { WrittenObject } from './written-objects.ts'
+
+export interface EntryKeeper {
+  /** Returns the entries of what the calls of a step have written. The key of the hashes is read once. */
+  entriesOf(
+    run: RunKey & { readonly StepName: string },
+    written: readonly WrittenObject[],
+  ): Promise<NewEntry[]>
+}
+
+/** The row of `Order_Installation` that contains the key of the hashes. */
+const NAME = 'EntryKey'
+const HASH_BYTES = 8
+
+export function createEntryKeeper(deps: InstallationKeyDeps): EntryKeeper {
+  let key: Promise<string> | null = null
+  const read = async (): Promise<string> => {
+    try {
+      return await (key ??= readInstallationKey(deps, NAME))
+    } catch (error) {
+      key = null
+      throw error
+    }
+  }
+  return {
+    async entriesOf(run, written) {
+      const secret = await read()
+      const FieldsKey = createHmac('sha256', secret).update(NAME).digest('hex').slice(0, 16)
+      return written.map(({ realm, entity, id, operation, syncToken, fields }) => ({
+        EntryID: entryId(run, { realm, entity, id, operation, syncToken }),
+        Realm: realm,
+        Entity: entity,
+        EntityID: id,
+        Operation: operation,
+        SyncToken: syncToken,
+        FieldsKey,
+        Fields: Object.fromEntries(
+          [...fields].map(([path, value]) => [
+            path,
+            hashOf(secret, [realm, entity, id, path, value]),
+          ]),
+        ),
+      }))
+    },
+  }
+}
+
+/** Returns 8 bytes of HMAC-SHA-256 in hexadecimal. The parts are one JSON text, so that no two lists have the same text. */
+const hashOf = (secret: string, parts: readonly string[]): string =>
+  createHmac('sha256', secret).update(JSON.stringify(parts)).digest().toString('hex', 0, HASH_BYTES)
+
+/**
+ * Returns the id of an entry, which is the same if the same write is recorded again (B2). Different writes of a step to an
+ * object differ in its version. An object is created once, so the id of its creation does not depend on the run.
+ */
+function entryId(
+  run: RunKey & { readonly StepName: string },
+  { realm, entity, id, operation, syncToken }: Omit<WrittenObject, 'fields'>,
+): string {
+  const write = [realm, entity, id, operation]
+  const writer = [syncToken, run.Process, run.TransactionID, run.ReplayID, run.StepName]
+  const text = JSON.stringify(operation === 'create' ? write : [...write, ...writer])
+  return createHash('sha256').update(text).digest('hex').slice(0, 32)
+}
