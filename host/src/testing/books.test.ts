@@ -104,3 +104,18 @@ it('a run that posts into closed books waits until the period is opened and the 
   await run.retry()
   run.toHaveStatus('Completed')
 })
+
+it('step.update changes members of an object and keeps the others', async () => {
+  const dunning = defineProcess('Dunning', { input: z.string() }).step('note', (step) =>
+    step.update('Invoice', step.initialData, { PrivateNote: 'reminded' }),
+  )
+  await using host = await startTestHost({ processes: dunning })
+  const company = await host.company('42')
+  const [open] = await company.books([invoice('ada@example.com', 66)])
+  await company.edit([{ entity: 'Invoice', id: open.Id, change: { DocNumber: 'A-7' } }])
+  const run = await host.run(dunning, 'one', open.Id, { realm: '42' })
+  run.toHaveStatus('Completed')
+  const [stored] = await company.edit([{ entity: 'Invoice', id: open.Id, change: {} }])
+  expect(stored).toMatchObject({ DocNumber: 'A-7', PrivateNote: 'reminded', TotalAmt: 66 })
+  company.toHaveCalled('POST /invoice', { times: 1 })
+})

@@ -172,6 +172,10 @@ export const CLASSES: ReadonlyMap<string, Meaning> = new Map(
       cause: 'the provider has processed an earlier attempt of this call',
       remedy: 'Look up at the provider what it did, then settle it.',
     },
+    changed_outside: {
+      cause: 'the same fields of the object were changed in the books meanwhile',
+      remedy: 'Look at the object in the books. Resume the run to overwrite it, or leave it.',
+    },
     books_closed: {
       cause: 'the books of the company are closed for this period',
       remedy: 'Have the period opened or its closing date moved, then resume.',

@@ -41,6 +41,7 @@ export {
   type StepResult,
   type Undo,
   type UndoStep,
+  type UpdateOptions,
   type When,
 } from './step.ts'
 export type { RequestContent, StepRequest, TargetRequest } from './step-request.ts'

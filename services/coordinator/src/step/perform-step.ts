@@ -35,6 +35,7 @@ import type {
   Outcome,
   ProcessSettings,
   Step,
+  UpdateOptions,
 } from './step.ts'
 import type { StepRequest, TargetRequest } from './step-request.ts'
 import {
@@ -50,6 +51,7 @@ import { requireMembers } from './definition-checks.ts'
 import { SAFE_METHODS, type SendDeps, sendCall, type SentCall } from './send-call.ts'
 import type { StepLog } from './redaction.ts'
 import { thrownText } from './thrown-text.ts'
+import { type ObjectChange, STALE_OBJECT, updateObject } from './update-object.ts'
 import { verdictOf } from '../run/retry-policy.ts'
 
 export interface StepDeps extends SendDeps {
@@ -196,11 +198,11 @@ export async function perform(
     options: ExecuteOptions<Data>,
     callKey: string | null,
     method: CallName,
-    isAbsent: (status: number) => boolean,
+    isAbsent: (answer: { readonly status: number; readonly body: string }) => boolean,
   ) {
     const { outcome, what, owner } = await send(request, options, callKey, method)
     if (mayHaveTakenEffect(outcome)) hasDoubt = true
-    if (outcome.kind === 'answered' && isAbsent(outcome.status)) return null
+    if (outcome.kind === 'answered' && isAbsent(outcome)) return null
     const judged = await disownErrors(() => judgeCall(outcome, what, owner, deps))
     if ('kind' in judged) return end(judged)
     response = judged
@@ -258,9 +260,42 @@ export async function perform(
           parse: (parse) => parsedBody(received, what, parse),
         }
       }),
+    async update<Data extends JsonInput = Json>(
+      entity: string,
+      id: string,
+      change: ObjectChange,
+      options: UpdateOptions<Data> = {},
+    ) {
+      const isStale = ({ body }: { readonly body: string }): boolean =>
+        deps.gateway.faultOf(body)?.code === STALE_OBJECT
+      const succeeded = await inFlight(() =>
+        updateObject(
+          run.Realm,
+          { entity, id, change },
+          {
+            async read(request, credential) {
+              const { timeoutMs } = options
+              const given = { ...credential, ...(timeoutMs !== undefined && { timeoutMs }) }
+              const { outcome, what, owner } = await send(request, given, null, 'update')
+              const judged = await disownErrors(() => judgeCall(outcome, what, owner, deps))
+              return 'kind' in judged ? end(judged) : judged
+            },
+            write(request, credential) {
+              calls += 1
+              const callKey = calls === 1 ? key : `${key}/${calls}`
+              return succeed(request, { ...options, ...credential }, callKey, 'update', isStale)
+            },
+            fail: end,
+          },
+        ),
+      )
+      completion = { data: normalizedJson(succeeded.data), endsRun: completion?.endsRun ?? false }
+      return ending(succeeded)
+    },
     find: (request, options = {}) =>
       inFlight(async () => {
-        const isAbsent = (status: number): boolean => status === 404 || status === 410
+        const isAbsent = ({ status }: { readonly status: number }): boolean =>
+          status === 404 || status === 410
         const succeeded = await succeed(request, options, null, 'find', isAbsent)
         const { credential } = options
         if (succeeded !== null && credential !== undefined)

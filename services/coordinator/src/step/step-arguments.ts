@@ -7,12 +7,13 @@ import type { CallOptions, ExecuteOptions, LinkOptions, Progress } from './step.
 import type { StepRequest, TargetRequest } from './step-request.ts'
 
 /** The methods that make a call. */
-export type CallName = 'execute' | 'fetch' | 'find'
+export type CallName = 'execute' | 'fetch' | 'find' | 'update'
 
 const CALL_OPTIONS = ['credential', 'timeoutMs'] as const satisfies (keyof CallOptions)[]
 const OPTIONS: Readonly<Record<CallName, ReadonlySet<string>>> = {
   execute: new Set([...CALL_OPTIONS, 'parse'] satisfies (keyof ExecuteOptions<null>)[]),
   fetch: new Set(CALL_OPTIONS),
+  update: new Set(['parse', 'timeoutMs', 'credential']),
   find: new Set([...CALL_OPTIONS, 'parse'] satisfies (keyof ExecuteOptions<null>)[]),
 }
 const REQUEST = new Set<string>([

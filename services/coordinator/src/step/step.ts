@@ -89,6 +89,9 @@ export interface ExecuteOptions<Data extends JsonInput> extends CallOptions {
   readonly parse?: (body: unknown) => Data
 }
 
+/** The options of `update`. */
+export type UpdateOptions<Data extends JsonInput> = Omit<ExecuteOptions<Data>, 'credential'>
+
 /** The successful response to a call. */
 export interface StepResponse<Data extends JsonInput> {
   /** The HTTP status, a 2xx. */
@@ -221,6 +224,20 @@ export interface Step<
    * refreshed. Each fetch has its own idempotency key; the idempotency key of the step is reserved for `execute`.
    */
   fetch(request: StepRequest | TargetRequest<TargetName>, options?: CallOptions): Promise<StepReply>
+  /**
+   * Changes an object in the books of the company of the run, and completes the step like `execute`. The object is read,
+   * and the members of `change` are sent as a sparse update of this version. If another program changes the object
+   * meanwhile, the update is sent once more, unless that program has changed the same fields: then the run fails as
+   * `changed_outside`, and its error names the fields.
+   *
+   * @param entity the kind of the object, such as `Invoice`
+   */
+  update<Data extends JsonInput = Json>(
+    entity: string,
+    id: string,
+    change: Readonly<Record<string, JsonInput | undefined>>,
+    options?: UpdateOptions<Data>,
+  ): Promise<StepResponse<Data> & Outcome<Data>>
   /** Completes the step without a call. */
   complete<Data extends JsonInput = null>(data?: Data): Outcome<Data>
   /**
@@ -256,7 +273,7 @@ export interface Step<
 export type InDoubtStep<Of extends AnyStep> = InDoubt<Parameters<Of>[0], string>
 
 /** The argument of `confirm`: a step that can query its target with `find`, but cannot make any other call. */
-export type InDoubt<Given, TargetName extends string> = Omit<Given, 'execute'> & {
+export type InDoubt<Given, TargetName extends string> = Omit<Given, 'execute' | 'update'> & {
   /**
    * Queries the target for the effect of the earlier call, without an idempotency key. Returns `null` for 404
    * and 410. Any other status except 2xx ends the attempt as it would in `execute`, and the step stays in
