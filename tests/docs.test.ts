@@ -138,6 +138,7 @@ describe('the Markdown documents of the repository', () => {
     'RunsWaiting',
     'DeadMessages',
     'ProcessPaused',
+    'CompanyPaused',
   ])(
     'the section %s of docs/runbook.md says what to do in the console before it names a command',
     async (heading) => {

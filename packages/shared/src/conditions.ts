@@ -439,6 +439,11 @@ const consoleConditions = {
     sentence: '{process} is paused',
     remedy: 'Its runs wait until the process is resumed.',
   },
+  CompanyPaused: {
+    severity: 'warning',
+    sentence: 'The runs of company {realm} are paused',
+    remedy: 'They wait until the company is resumed.',
+  },
 } as const satisfies Readonly<Record<string, Condition>>
 
 /** The alerts by their group. Every replica reports the same values for metrics of a shared store. */

@@ -71,6 +71,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   const times = createConditionTimes()
   let companies: Pick<Installation, 'companies' | 'faulted'> = { companies: null, faulted: [] }
   let processes: readonly ProcessState[] | null = null
+  let paused: NonNullable<Installation['paused']> = []
   /** The times of the last successful reads; `null` before the first one. */
   const readAt: Record<'companies' | 'processes' | 'actions' | 'audit', number | null> = {
     companies: null,
@@ -96,6 +97,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
 
   const installation = (): Installation => ({
     ...companies,
+    paused,
     services,
     metricsAt,
     asOf: { companies: outdated(readAt.companies), processes: outdated(readAt.processes) },
@@ -247,7 +249,10 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
       for (const result of read) if (result.status === 'rejected') logFailure(result.reason)
     }),
     repeat(PROCESSES_MS, async () => {
-      processes = await reader.readProcesses()
+      ;[processes, paused] = await Promise.all([
+        reader.readProcesses(),
+        reader.readPausedCompanies(),
+      ])
       readAt.processes = Date.now()
     }),
   ]

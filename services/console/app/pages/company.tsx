@@ -15,6 +15,7 @@ import { CompanyState, companyName, Until } from '../parts/company.tsx'
 import { ConnectButton } from '../parts/connect-button.tsx'
 import { DocumentLink, Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
+import { ResumeCompanyButton } from '../parts/resume-company-button.tsx'
 import { Outside } from '../parts/text.tsx'
 import { WaitingRuns } from '../parts/waiting-runs.tsx'
 import { goTo } from '../router.ts'
@@ -35,6 +36,7 @@ export function CompanyPage({ session, realm }: CompanyPageProps) {
     refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
   })
   const company = data?.Company
+  const pause = data?.Pause ?? null
   return (
     <>
       <p className="crumbs">
@@ -53,8 +55,18 @@ export function CompanyPage({ session, realm }: CompanyPageProps) {
       )}
       {company !== undefined && (
         <>
-          <State company={company} waiting={data?.WaitingRuns ?? 0} session={session} />
-          <WaitingRuns realm={company.Realm} count={data?.WaitingRuns ?? null} />
+          {pause !== null && <Pause pause={pause} company={company} session={session} />}
+          <State
+            company={company}
+            waiting={data?.WaitingRuns ?? 0}
+            session={session}
+            isPaused={pause !== null}
+          />
+          <WaitingRuns
+            realm={company.Realm}
+            count={data?.WaitingRuns ?? null}
+            isPaused={pause !== null}
+          />
           <section className="panel" aria-labelledby="history">
             <h2 id="history">History</h2>
             <History entries={data?.History ?? []} />
@@ -76,9 +88,53 @@ interface StateProps {
   /** How many runs wait for the company. */
   readonly waiting: number
   readonly session: SessionView
+  readonly isPaused: boolean
 }
 
-function State({ company, waiting, session }: StateProps) {
+/** Says that the runs of the company are paused, since when, by whom and why. */
+function Pause({
+  pause,
+  company,
+  session,
+}: Pick<StateProps, 'company' | 'session'> & {
+  readonly pause: NonNullable<CompanyPageView['Pause']>
+}) {
+  return (
+    <section className="panel" aria-label="Pause">
+      <p className="headline">
+        <strong>Paused</strong>
+        <span className="muted outside">
+          {pause.At !== null && <Ago time={pause.At} />}
+          {pause.By !== null && (
+            <>
+              {' '}
+              by <Outside text={pause.By} />
+            </>
+          )}
+        </span>
+      </p>
+      <p className="outside">
+        {pause.Reason !== null && (
+          <>
+            “<Outside text={pause.Reason} />
+            ”.{' '}
+          </>
+        )}
+        Its runs start no step until it is resumed. Events and decisions are accepted, webhooks are
+        delivered, and deadlines count.
+      </p>
+      <div className="buttons">
+        <ResumeCompanyButton
+          realm={company.Realm}
+          name={companyName(company)}
+          role={roleReason(session)}
+        />
+      </div>
+    </section>
+  )
+}
+
+function State({ company, waiting, session, isPaused }: StateProps) {
   const { Fault: fault } = company
   return (
     <section className="panel" aria-label="State">
@@ -112,7 +168,7 @@ function State({ company, waiting, session }: StateProps) {
           )}
         </>
       )}
-      <Actions company={company} session={session} />
+      <Actions company={company} session={session} isPaused={isPaused} />
       <dl className="figures">
         <Fact name="Id" value={<Outside text={company.Realm} />} />
         {company.State === 'must_reconnect' ? (
@@ -206,13 +262,7 @@ function Fact({ name, value }: { readonly name: string; readonly value: ReactNod
   )
 }
 
-function Actions({
-  company,
-  session,
-}: {
-  readonly company: Company
-  readonly session: SessionView
-}) {
+function Actions({ company, session, isPaused }: Omit<StateProps, 'waiting'>) {
   const path = `/companies/${encodeURIComponent(company.Realm)}`
   const role = roleReason(session)
   const name = companyName(company)
@@ -254,6 +304,17 @@ function Actions({
       >
         <CompanyNameField company={company}>Name</CompanyNameField>
       </ActionButton>
+      {!isPaused && (
+        <ActionButton
+          verb="Pause"
+          blocked={role}
+          object={name}
+          consequence="Its runs start no step until it is resumed. Steps in flight end. Calls of other programs go on."
+          reason="required"
+          act={(form, key) => call('POST', `${path}/runs/pause`, reasonOf(form), key)}
+          done="The runs of the company are paused."
+        />
+      )}
       <ActionButton
         verb="Disconnect"
         isDangerous

@@ -9,6 +9,7 @@ import { BulkButton } from './bulk-button.tsx'
 import { ConnectButton } from './connect-button.tsx'
 import { Glyph, type Tone } from './glyph.tsx'
 import { DocumentLink, Link } from './link.tsx'
+import { ResumeCompanyButton } from './resume-company-button.tsx'
 import { ResumeProcessButton } from './resume-process-button.tsx'
 import { Outside } from './text.tsx'
 
@@ -137,5 +138,9 @@ function Action({ session, action, affected, page }: ActionProps) {
       )
     case 'resume_process':
       return <ResumeProcessButton process={action.Process} role={role} />
+    case 'resume_company':
+      return (
+        <ResumeCompanyButton realm={action.Realm} name={`company ${action.Realm}`} role={role} />
+      )
   }
 }

@@ -14,11 +14,17 @@ interface WaitingRunsProps {
   readonly realm: string
   /** The number of waiting runs; `null` if the number is unknown. */
   readonly count: number | null
+  /** Whether the runs of the company are paused. */
+  readonly isPaused: boolean
 }
 
 /** Shows how many runs wait for a company, and the newest of them. */
-export function WaitingRuns({ realm, count }: WaitingRunsProps) {
-  const query = new URLSearchParams({ status: 'Waiting', waitingFor: `ACC-${realm}` }).toString()
+export function WaitingRuns({ realm, count, isPaused }: WaitingRunsProps) {
+  const query = new URLSearchParams([
+    ['status', 'Waiting'],
+    ['waitingFor', `ACC-${realm}`],
+    ['waitingFor', `paused:${realm}`],
+  ]).toString()
   // The key begins with `runs`, so this query is repeated when the event stream reports changed runs.
   const { data, error } = useQuery({
     queryKey: ['runs', 'of-company', realm],
@@ -43,7 +49,7 @@ export function WaitingRuns({ realm, count }: WaitingRunsProps) {
               {counted(total, 'run waits', 'runs wait')}
             </Link>{' '}
             for this company, and {total === 1 ? 'continues by itself' : 'continue by themselves'}{' '}
-            when it works again.
+            when it {isPaused ? 'is resumed' : 'works again'}.
           </p>
           <ol className="changes">
             {runs.map(({ Process, TransactionID, ReplayID, StepName, UpdatedAt }) => (

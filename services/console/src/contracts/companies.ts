@@ -31,6 +31,17 @@ export type CompaniesView = z.output<typeof CompaniesView>
 export const CompanyPageView = z
   .object({
     Company: CompanyView,
+    Pause: z
+      .object({
+        At: z.iso.datetime().nullable(),
+        By: z.string().nullable(),
+        Reason: z.string().nullable(),
+      })
+      .nullable()
+      .optional()
+      .meta({
+        description: 'the pause of the runs of the company; null if there is none',
+      }),
     WaitingRuns: z.int().nullable().meta({
       description: 'how many runs wait for the company; null before the coordinator has counted',
     }),
@@ -40,6 +51,9 @@ export const CompanyPageView = z
   })
   .meta({ ref: 'CompanyPage' })
 export type CompanyPageView = z.output<typeof CompanyPageView>
+
+/** The actions on the runs of a company. */
+export const companyActions = ['pause', 'resume'] as const
 
 /** The body of an action on a company. `Version` is the version that the person has seen. */
 export const CompanyActionBody = z

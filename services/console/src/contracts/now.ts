@@ -24,6 +24,7 @@ const ConditionAction = z.discriminatedUnion('Kind', [
   }),
   z.object({ Kind: z.literal('send_links') }),
   z.object({ Kind: z.literal('resume_process'), Process: z.string() }),
+  z.object({ Kind: z.literal('resume_company'), Realm: z.string() }),
 ])
 export type ConditionAction = z.output<typeof ConditionAction>
 

@@ -1,4 +1,5 @@
 import { nameOf } from '@integration-host/shared/contracts/labels'
+import { CompanyPauseView, PausedCompanies } from '@integration-host/shared/contracts/company-pause'
 import { AuditPage } from '@integration-host/shared/contracts/audit'
 import { CredentialCounts, CredentialView } from '@integration-host/shared/contracts/credential'
 import { credentialName, Realm, realmOf } from '@integration-host/shared/contracts/realm'
@@ -7,7 +8,9 @@ import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
+import { ReasonBody } from '../contracts/processes.ts'
 import {
+  companyActions,
   CompaniesQuery,
   CompaniesView,
   CompanyActionBody,
@@ -29,6 +32,7 @@ export interface CompanyRouteDeps {
   readonly sessions: Sessions
   readonly isHttps: boolean
   readonly tokenService: ServiceClient
+  readonly coordinator: ServiceClient
   readonly installation: () => Installation
 }
 
@@ -47,7 +51,7 @@ const RealmParam = z.object({ realm: Realm })
  * links.
  */
 export function companyRoutes(deps: CompanyRouteDeps): Hono {
-  const { sessions, isHttps, tokenService } = deps
+  const { sessions, isHttps, tokenService, coordinator } = deps
   const tags = ['companies']
   const viewer = needsRole(sessions, 'viewer', isHttps)
   const operator = needsRole(sessions, 'operator', isHttps)
@@ -100,14 +104,22 @@ export function companyRoutes(deps: CompanyRouteDeps): Hono {
       }),
       validate('param', RealmParam),
       async (c) => {
-        const name = credentialName(c.req.valid('param').realm)
-        const [company, audit] = await Promise.all([
+        const { realm } = c.req.valid('param')
+        const name = credentialName(realm)
+        const [company, audit, paused] = await Promise.all([
           tokenService.send(`/credentials/${name}`, person(c), CredentialView),
           tokenService.send(`/audit?name=${name}&limit=${HISTORY}`, person(c), AuditPage),
+          // The page of a company does not need the coordinator.
+          coordinator.send('/realms/paused', person(c), PausedCompanies).catch(() => null),
         ])
+        const pause = paused?.items.find((one) => one.Realm === realm)
         return c.json({
           Company: viewOf(company),
-          WaitingRuns: waitingRuns(deps.installation().processes, name),
+          Pause:
+            pause === undefined
+              ? null
+              : { At: pause.PausedAt, By: pause.PausedBy, Reason: pause.Reason },
+          WaitingRuns: waitingRuns(deps.installation().processes, realm),
           History: audit.items.flatMap((item) => {
             const entry = activityOfAudit(item)
             // The history is on the page of the company itself, so it needs neither the id nor a link to this page.
@@ -116,6 +128,24 @@ export function companyRoutes(deps: CompanyRouteDeps): Hono {
               : [{ ...entry, Target: nameOf(company) ?? entry.Target, Page: null }]
           }),
         } satisfies CompanyPageView)
+      },
+    )
+    .post(
+      '/companies/:realm/runs/:action',
+      operator,
+      describeRoute({
+        operationId: 'pauseCompany',
+        tags,
+        summary: 'Pauses or resumes the runs of a company',
+        responses: { 204: { description: 'done' }, ...problemResponses(ACTION_PROBLEMS) },
+      }),
+      validate('param', RealmParam.extend({ action: z.enum(companyActions) })),
+      validate('json', ReasonBody),
+      async (c) => {
+        const { realm, action } = c.req.valid('param')
+        const request = { ...person(c), method: 'POST', body: c.req.valid('json') } as const
+        await coordinator.send(`/realms/${realm}/${action}`, request, CompanyPauseView)
+        return c.body(null, 204)
       },
     )
     .post(

@@ -122,6 +122,13 @@ describe('the entries of the page Activity', () => {
     expect(activityOfAction({ ...action, Action, ...about }).Page).toBe(Page)
   })
 
+  it('the entry of the pause of a company names the company and leads to its page', () => {
+    const about = { Action: 'pause', Process: '*', TransactionID: null, Realm: '42' }
+    const entry = activityOfAction({ ...action, ...about, ReplayID: null })
+    expect(textOfActivity(entry)).toBe('paused company 42')
+    expect(entry.Page).toBe('/companies/42')
+  })
+
   it('the entry of an action on a schedule names the process and the schedule', () => {
     const about = { Action: 'pause_schedule', Process: 'P', TransactionID: 'nightly@' }
     const entry = activityOfAction({ ...action, ...about, ReplayID: null })

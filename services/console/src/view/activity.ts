@@ -97,6 +97,7 @@ export function activityOfAction(action: ActionView): ActivityEntry {
   const isOfProcess = TransactionID === null || OF_SCHEDULE.test(Action)
   const isDone = DONE.has(Outcome)
   const plain = Action.replaceAll('_', ' ')
+  const company = TransactionID === null && Process === '*' ? action.Realm : null
   return {
     Key: `action ${action.ID}`,
     At: action.At,
@@ -105,11 +106,20 @@ export function activityOfAction(action: ActionView): ActivityEntry {
     Via: Person === null ? null : `key ${KeyID}`,
     What: isDone ? (ACTION_TEXTS.get(Action) ?? plain) : `tried to ${plain}`,
     Target: [
-      TransactionID === null ? Process : `${Process}/${scheduleOf(action) ?? TransactionID}`,
+      company !== null
+        ? `company ${company}`
+        : TransactionID === null
+          ? Process
+          : `${Process}/${scheduleOf(action) ?? TransactionID}`,
       ...(ReplayID === null ? [] : [`run ${ReplayID}`]),
     ].join(', '),
     Company: null,
-    Page: isOfProcess ? actionPage(action) : runPage(Process, TransactionID, ReplayID),
+    Page:
+      company !== null
+        ? companyPage(company)
+        : isOfProcess
+          ? actionPage(action)
+          : runPage(Process, TransactionID, ReplayID),
     Reason: action.Reason,
     Outcome: Outcome === 'done' ? null : Outcome,
     Rejected: !isDone,

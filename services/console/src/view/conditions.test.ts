@@ -229,6 +229,32 @@ describe('the conditions of the page Now', () => {
     ])
   })
 
+  it('a paused company is a note until runs of it wait, and its waiting runs wait for no credential', () => {
+    const pause = {
+      Realm: '42',
+      Paused: true,
+      PausedAt: '2026-11-23T08:00:00.000Z',
+      PausedBy: 'ada',
+      Reason: 'month end',
+    }
+    const paused = (...groups: readonly RunGroup[]) =>
+      conditionsOf({ ...calm, processes: [processState('P', groups)], paused: [pause] })
+    expect(paused()).toMatchObject([
+      {
+        name: 'CompanyPaused',
+        severity: 'info',
+        title: 'The runs of company 42 are paused',
+        detail: 'by ada: “month end”',
+        page: '/companies/42',
+        action: { Kind: 'resume_company', Realm: '42' },
+      },
+    ])
+    const waiting = { status: 'Waiting', errorClass: null, endedAt: null, waitingFor: 'paused:42' }
+    expect(paused({ ...group, process: 'P', ...waiting })).toMatchObject([
+      { severity: 'warning', detail: 'by ada: “month end” · 3 runs wait', affected: 3 },
+    ])
+  })
+
   it.each([
     [1, 'Its last call got no response'],
     [2, 'Their last calls got no response'],

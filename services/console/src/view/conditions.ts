@@ -35,6 +35,7 @@ export function conditionsOf(installation: Installation): readonly Condition[] {
     ...foundIn(asOf.companies, companies(installation)),
     ...foundIn(asOf.processes, runs(installation)),
     ...foundIn(asOf.processes, processes(installation)),
+    ...foundIn(asOf.processes, pausedCompanies(installation)),
     ...metricConditions(installation),
   ])
 }
@@ -342,9 +343,7 @@ function* processes({ processes: all }: Installation): Generator<Condition> {
       ...(held === 0 && { severity: 'info' }),
       values: { process: name },
       detail: joined(
-        [pausedBy === null ? '' : `by ${pausedBy}`, reason === null ? '' : `“${reason}”`]
-          .filter(Boolean)
-          .join(': '),
+        byAndWhy(pausedBy, reason),
         held === 0 ? '' : `${counted(held, 'run does', 'runs do')} not continue`,
       ),
       knownSince: pausedAt,
@@ -353,3 +352,26 @@ function* processes({ processes: all }: Installation): Generator<Condition> {
     })
   }
 }
+
+function* pausedCompanies({ paused = [], processes: all }: Installation): Generator<Condition> {
+  for (const { Realm, PausedAt, PausedBy, Reason } of paused) {
+    const groups = (all ?? []).flatMap((process) => process.groups ?? [])
+    const held = total(groups.filter(({ waitingFor }) => waitingFor === `paused:${Realm}`))
+    yield condition('CompanyPaused', {
+      key: Realm,
+      ...(held === 0 && { severity: 'info' }),
+      values: { realm: Realm },
+      detail: joined(
+        byAndWhy(PausedBy, Reason),
+        held === 0 ? '' : counted(held, 'run waits', 'runs wait'),
+      ),
+      affected: held,
+      knownSince: PausedAt === null ? null : Date.parse(PausedAt),
+      page: companyPage(Realm),
+      action: { Kind: 'resume_company', Realm },
+    })
+  }
+}
+
+const byAndWhy = (by: string | null, reason: string | null): string =>
+  [by === null ? '' : `by ${by}`, reason === null ? '' : `“${reason}”`].filter(Boolean).join(': ')

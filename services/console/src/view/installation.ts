@@ -1,4 +1,5 @@
 /** What the console knows about the installation, as plain values. The pages are computed from these values. */
+import type { CompanyPauseView } from '@integration-host/shared/contracts/company-pause'
 import type {
   CredentialCounts,
   CredentialView,
@@ -74,6 +75,8 @@ export interface Installation {
   /** The companies that fail or must be reconnected, at most 200. */
   readonly faulted: readonly CredentialView[]
   readonly processes: readonly ProcessState[] | null
+  /** The companies whose runs are paused; absent before the first successful read. */
+  readonly paused?: readonly CompanyPauseView[]
   /**
    * The time of the last read of the companies and of the processes, in epoch milliseconds, if the service has not
    * responded since; `null` while the values are current.

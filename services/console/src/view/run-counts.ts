@@ -1,4 +1,5 @@
 /** The numbers of runs that all pages show, from the coordinator's counts and the transitions since then. */
+import { credentialName } from '@integration-host/shared/contracts/realm'
 import type { RunCounts } from '../contracts/now.ts'
 import { asksAgain } from '../isomorphic/asks-again.ts'
 import type { ProcessState } from './installation.ts'
@@ -31,13 +32,14 @@ export function runCounts(
   }
 }
 
-/** Returns how many runs wait for a credential; `null` before the first count. */
+/** Returns how many runs wait for a company: for its credential or its resume; `null` before the first count. */
 export function waitingRuns(
   processes: readonly ProcessState[] | null,
-  credential: string,
+  realm: string,
 ): number | null {
   if (runCounts(processes) === null) return null
+  const waits: readonly (string | null)[] = [credentialName(realm), `paused:${realm}`]
   return (processes ?? [])
     .flatMap(({ groups }) => groups ?? [])
-    .reduce((sum, { waitingFor, count }) => sum + (waitingFor === credential ? count : 0), 0)
+    .reduce((sum, { waitingFor, count }) => sum + (waits.includes(waitingFor) ? count : 0), 0)
 }

@@ -114,6 +114,16 @@ describe('the sentence that explains the state of a run', () => {
     expect(explained({}, { isPaused: true })).toMatch(/^Failed at report/)
   })
 
+  it('the sentence on a run of a paused company names the company, also during an undo', () => {
+    const paused = { WaitingFor: 'paused:42', ErrorClass: null } as const
+    expect(explained({ ...paused, Status: 'Waiting' })).toBe(
+      'Waits before report, because the company 42 is paused. It continues when the company is resumed.',
+    )
+    expect(explained({ ...paused, Status: 'Undoing' })).toBe(
+      'Takes back what its completed steps have done. The undo of report waits, because the company 42 is paused.',
+    )
+  })
+
   it('the sentence on the state of a run shows an unknown error class', () => {
     expect(explained({ ErrorClass: 'moon_phase' })).toContain('moon phase')
   })

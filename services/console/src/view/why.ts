@@ -73,6 +73,8 @@ function stateSentence(run: ExplainedRun, { company, mustReconnect = false }: Ru
         ? `Runs ${StepName} again soon.`
         : `Waits for the next attempt of ${StepName}, because ${because}. It is made by itself.`
     case 'Waiting':
+      if (waiting?.kind === 'paused')
+        return `Waits before ${StepName}, because the company ${waiting.name} is paused. It continues when the company is resumed.`
       if (waiting?.kind === 'books')
         return `Waits at ${StepName}, because ${because}. ${providerRemedy(providerError) ?? failureRemedy(ErrorClass)}`
       return PLACES[waiting?.kind ?? ''] !== undefined
@@ -95,9 +97,11 @@ function stateSentence(run: ExplainedRun, { company, mustReconnect = false }: Ru
     case 'Undoing':
       return WaitingFor === null
         ? `Takes back what its completed steps have done: now ${StepName}.`
-        : waiting?.kind === 'books'
-          ? `Takes back what its completed steps have done. The undo of ${StepName} waits, because ${because}. Have the period opened, then retry it.`
-          : `Takes back what its completed steps have done. The undo of ${StepName} waits for ${company ?? WaitingFor}.`
+        : waiting?.kind === 'paused'
+          ? `Takes back what its completed steps have done. The undo of ${StepName} waits, because the company ${waiting.name} is paused.`
+          : waiting?.kind === 'books'
+            ? `Takes back what its completed steps have done. The undo of ${StepName} waits, because ${because}. Have the period opened, then retry it.`
+            : `Takes back what its completed steps have done. The undo of ${StepName} waits for ${company ?? WaitingFor}.`
     case 'Undone':
       return 'What its completed steps have done was taken back.'
     case 'UndoFailed':

@@ -2,6 +2,10 @@
 import { nameOf } from '@integration-host/shared/contracts/labels'
 import { ProblemError, statusOf } from '@integration-host/client/problem'
 import { ActionPage, type ActionView } from '@integration-host/shared/contracts/action'
+import {
+  type CompanyPauseView,
+  PausedCompanies,
+} from '@integration-host/shared/contracts/company-pause'
 import { type AuditEntry, AuditPage } from '@integration-host/shared/contracts/audit'
 import {
   CredentialCounts,
@@ -64,6 +68,7 @@ export interface InstallationReader {
     readonly faulted: readonly CredentialView[]
   }>
   readProcesses(): Promise<readonly ProcessState[]>
+  readPausedCompanies(): Promise<readonly CompanyPauseView[]>
   /** Returns the newest entries of the action log. */
   readActions(): Promise<readonly ActionView[]>
   /** Returns the newest entries of the audit log, and the names of the companies in them by realm. */
@@ -188,6 +193,15 @@ export function createInstallationReader(
           }
         }),
       )
+    },
+    async readPausedCompanies() {
+      try {
+        return (await coordinator.read('/realms/paused', PausedCompanies)).items
+      } catch (error) {
+        // A coordinator of the release before does not pause companies.
+        if (error instanceof ProblemError && statusOf(error) === 404) return []
+        throw error
+      }
     },
     async readActions() {
       return (await coordinator.read(`/actions?limit=${MAX_ACTIONS}`, ActionPage)).items
