@@ -67,6 +67,7 @@ import { createRunActions } from './worker/run-actions.ts'
 import { startOperationRunner } from './bulk/run-bulk-operations.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
 import { createRemoveFilesOfRuns } from './worker/run-files.ts'
+import { startFamilyKeeper } from './worker/family-keeper.ts'
 import { startSlotKeeper } from './worker/slot-keeper.ts'
 import { createStoreRetry } from './worker/store-retry.ts'
 import { createTraceparents } from './worker/traceparent.ts'
@@ -268,6 +269,10 @@ export async function startCoordinator(
     }),
   )
   listeners.push(slots.onTransition)
+  const families = stack.use(
+    startFamilyKeeper({ ...polling, source, publisher, stepsInFlight, processes }),
+  )
+  listeners.push(families.onTransition)
   const probes = probesOf(config).map((probe) => createProbe(probe, proxyFor))
   const connectivity = createConnectivity({ probes, ...timing })
   let ownUrl = `http://127.0.0.1:${config.PORT}`
@@ -290,6 +295,7 @@ export async function startCoordinator(
     createWorker({
       source,
       beginWatch: (...args) => looks.begin(...args),
+      settleFamilies: (run) => families.settle(run),
       queue,
       lanes,
       publisher,

@@ -91,6 +91,7 @@ export const stepDeps = (change: Partial<StepDeps> = {}): StepDeps => ({
   onWritten: () => {},
   linkTo: () => 'https://decisions.test/',
   closingDates: { of: async (_realm, read) => read() },
+  async *children() {},
   abort: new StepAbort(),
   isOnline: async () => true,
   now: () => 0,

@@ -15,7 +15,7 @@ import { idempotencyKey, type Item } from './item.ts'
 import type { Json } from './json-normalization.ts'
 import type { Run, RunKey } from './run.ts'
 import { goesForward, WAITS_FOR_CHANGE, WAITS_FOR_EVENT } from './status.ts'
-import { next, type StoredRun, type Times, undoing } from './transitions.ts'
+import { leftPlace, next, type StoredRun, type Times, undoing } from './transitions.ts'
 
 export const EVENT_TIMEOUT = 'event_timeout'
 export const EVENT_TIMED_OUT = 'no event was received in time; a resume waits again'
@@ -138,24 +138,9 @@ function movedOn(
   { place, next: following }: EventPlace,
   times: Times,
 ): StoredRun {
-  const at = new Date(times.now).toISOString()
   const item = itemOf(stored, place)
   const done = item === undefined ? stored : withItem(stored, { ...item, Status: 'Completed' })
-  const ends = following === null
-  return next(
-    done,
-    {
-      Status: ends ? 'Completed' : 'Running',
-      StepName: following ?? place,
-      Attempt: 0,
-      WaitingFor: null,
-      LastError: null,
-      ErrorClass: null,
-      NextAttemptAt: ends ? null : at,
-      CompletedAt: ends ? at : null,
-    },
-    times,
-  )
+  return leftPlace(done, place, following, times)
 }
 
 /**

@@ -12,6 +12,7 @@ import { WAITS_FOR_RESUME } from './status.ts'
 import { PAUSE_RECHECK_MS, WAITING_RECHECK_MS } from './transaction-source.ts'
 import { type RetryPolicy, retryDelayMs } from './retry-policy.ts'
 import type { Json } from './json-normalization.ts'
+import { WAITS_FOR_CHILDREN } from './status.ts'
 import type { WatchedObject } from './watched-object.ts'
 
 /**
@@ -142,6 +143,28 @@ export type StepOutcome =
       readonly ask: Json
       readonly watched?: WatchedObject
     }
+  /** The run has entered a place whose list has these items. The worker stores them as children, page by page. */
+  | { readonly kind: 'children'; readonly list: ChildList }
+  /** The run is being undone, and has got to a place that may have started children. The worker has them undone first. */
+  | { readonly kind: 'undo_children' }
+  /** All children are stored, or all completed ones begin to be undone: the run waits for them. */
+  | { readonly kind: 'joining' }
+
+/** The list of a place, as the process has returned it. */
+export interface ChildList {
+  /** The process of the children. */
+  readonly process: string
+  readonly items: readonly ChildItem[]
+  readonly concurrent: number | null
+  /** How many children may fail. */
+  readonly tolerated: number
+}
+
+export interface ChildItem {
+  readonly id: string
+  readonly data: Json
+  readonly realm: string | null
+}
 
 export interface Transition {
   readonly status: HeaderStatus
@@ -285,6 +308,20 @@ export function advance(
     case 'undone':
     case 'left':
       throw new Error('only a run that is being undone has this outcome')
+    case 'children':
+    case 'undo_children':
+      throw new Error('the worker replaces this outcome')
+    case 'joining':
+      return {
+        ...noError,
+        isInDoubt: false,
+        status: 'Waiting',
+        stepName,
+        attempt: 0,
+        delayMs: null,
+        waitingFor: WAITS_FOR_CHILDREN + stepName,
+        item: { status: 'Waiting', response: null, data: null, error: null, ask: null },
+      }
     case 'waiting':
       return {
         status: 'Waiting',

@@ -48,10 +48,17 @@ export interface Run extends Readonly<HeaderView> {
   readonly ConcurrencyKey: string | null
   /** Whether the initial data of this replay differs from the initial data of the previous run. */
   readonly InputChanged: boolean
+  /** The run that has started this run as one of its children; absent in every other run. */
+  readonly Parent?: ParentRun
   /** The time at which an erasure blanked the data of the run. */
   readonly ErasedAt: string | null
   /** The time at which retention removed the data, items and attempts of the run. */
   readonly PurgedAt: string | null
+}
+
+/** The parent of a run: the run and its place. */
+export interface ParentRun extends RunKey {
+  readonly Place: string
 }
 
 /** The members that are only needed for display and search, and that a claim does not read. */
@@ -63,6 +70,7 @@ type Annotations =
   | 'Tags'
   | 'InputChanged'
   | 'ErasedAt'
+  | 'Parent'
   | 'PurgedAt'
 /** The members of a run that a worker needs. */
 export type ClaimedRun = Omit<Run, Annotations>

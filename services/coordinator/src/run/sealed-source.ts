@@ -3,6 +3,7 @@ import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import type { Entries } from '../entry/book-entry.ts'
 import { isDebounced } from './debounce.ts'
 import { notFound } from './errors.ts'
+import type { NewChild } from './families.ts'
 import type { Item, Round } from './item.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
 import type { DelayedRuns } from './delayed-runs.ts'
@@ -16,6 +17,7 @@ import {
   type Payloads,
   type PayloadStore,
 } from './payload.ts'
+import type { Transition } from './progress.ts'
 import type { Retention } from './retention.ts'
 import { type ClaimedRun, hasInitialData, isRepeated, type Run, type RunKey } from './run.ts'
 import type { RunDetail } from './run-detail.ts'
@@ -53,12 +55,16 @@ type PassedThrough =
   | 'compact'
   | 'countUnfinished'
   | 'exportEnd'
+  | 'familiesOf'
+  | 'family'
   | 'grantSlots'
+  | 'lookAtFamilies'
   | 'recordWithoutChange'
   | 'records'
   | 'runsOf'
   | 'startWebhooks'
   | 'storedProcesses'
+  | 'takeTurns'
   | 'watch'
   | 'webhookBacklog'
   | typeof Symbol.asyncDispose
@@ -135,8 +141,44 @@ export function createSealedSource(
       }),
     }
   }
+  const sealChild = (process: string, child: NewChild): NewChild => {
+    const key = { Process: process, TransactionID: child.TransactionID, ReplayID: 0 }
+    const { ConcurrencyKey } = child
+    return {
+      ...child,
+      InitialData: payloads.sealJson(child.InitialData, place(key, 'InitialData')),
+      ConcurrencyKey: ConcurrencyKey && payloads.sealKey(ConcurrencyKey, process, 'ConcurrencyKey'),
+    }
+  }
   const sealReport = (lease: Lease, report: Json): Json =>
     payloads.sealJson(report, place(lease, 'Report', lease.step))
+  const sealTransition = (lease: Lease, transition: Transition): Transition => {
+    const { item } = transition
+    if (item === null) return transition
+    const { response } = item
+    const text = response === null ? null : response.body
+    const body = payloads.sealText(text, place(lease, 'ResponseBody', lease.step))
+    const data = payloads.sealJson(item.data, place(lease, 'Data', lease.step))
+    const { ask, round, report } = item
+    const isPlain = !ask && round === undefined && report === undefined
+    if (body === text && data === item.data && isPlain) return transition
+    return {
+      ...transition,
+      item: {
+        ...item,
+        response: response && { ...response, body: body ?? '' },
+        data,
+        ...(ask && { ask: payloads.sealJson(ask, place(lease, 'Ask', lease.step)) }),
+        ...(round !== undefined && {
+          round: {
+            ...round,
+            state: payloads.sealJson(round.state, place(lease, 'State', lease.step)),
+          },
+        }),
+        ...(report !== undefined && { report: sealReport(lease, report) }),
+      },
+    }
+  }
   const withSealedSlot = (request: ClaimRequest): ClaimRequest => {
     const { Process, slot } = request
     // The key of a limit for the whole process is empty, and stays so.
@@ -201,32 +243,31 @@ export function createSealedSource(
         })) ?? { ...result, isUnreadable: true }
       )
     },
-    record(lease, transition) {
-      const { item } = transition
-      if (item === null) return source.record(lease, transition)
-      const { response } = item
-      const text = response === null ? null : response.body
-      const body = payloads.sealText(text, place(lease, 'ResponseBody', lease.step))
-      const data = payloads.sealJson(item.data, place(lease, 'Data', lease.step))
-      const { ask, round, report } = item
-      const isPlain = !ask && round === undefined && report === undefined
-      if (body === text && data === item.data && isPlain) return source.record(lease, transition)
-      return source.record(lease, {
-        ...transition,
-        item: {
-          ...item,
-          response: response && { ...response, body: body ?? '' },
-          data,
-          ...(ask && { ask: payloads.sealJson(ask, place(lease, 'Ask', lease.step)) }),
-          ...(round !== undefined && {
-            round: {
-              ...round,
-              state: payloads.sealJson(round.state, place(lease, 'State', lease.step)),
-            },
-          }),
-          ...(report !== undefined && { report: sealReport(lease, report) }),
-        },
-      })
+    record: (lease, transition) => source.record(lease, sealTransition(lease, transition)),
+    recordChildren: (lease, page, choose) =>
+      source.recordChildren(
+        lease,
+        { ...page, children: page.children.map((child) => sealChild(page.process.name, child)) },
+        (stored) => sealTransition(lease, choose(stored)),
+      ),
+    recordUndoOfChildren: (lease, choose) =>
+      source.recordUndoOfChildren(lease, (undone) => sealTransition(lease, choose(undone))),
+    joinFamilies: async (joins) =>
+      (
+        await source.joinFamilies(
+          joins.map((join) => ({
+            ...join,
+            data: payloads.sealJson(join.data, place(join, 'Data', join.Place)),
+          })),
+        )
+      ).map(readable),
+    cancelChildren: async (...args) => (await source.cancelChildren(...args)).map(readable),
+    async children(...args) {
+      const rows = await source.children(...args)
+      return rows.map((row) => ({
+        ...row,
+        Data: payloads.openJson(row.Data, place(row, 'Data', row.StepName)),
+      }))
     },
     renew: (leases) =>
       source.renew(

@@ -42,6 +42,36 @@ export const isWaitingForEvent = ({
   WaitingFor !== null &&
   (WaitingFor.startsWith(WAITS_FOR_EVENT) || WaitingFor.startsWith(WAITS_FOR_CHANGE))
 
+/** The beginning of `WaitingFor` of a run that waits for its children. The name of the place follows. */
+export const WAITS_FOR_CHILDREN = 'children:'
+/** The beginning of `WaitingFor` of a child that waits for its turn. The name of the place of its parent follows. */
+export const WAITS_FOR_TURN = 'turn:'
+
+/** Whether a run waits for its children. A run that is being undone has the status `Undoing` meanwhile. */
+export const isWaitingForChildren = ({
+  Status,
+  WaitingFor,
+}: {
+  readonly Status: HeaderStatus
+  readonly WaitingFor: string | null
+}): boolean =>
+  (Status === 'Waiting' || Status === 'Undoing') &&
+  WaitingFor?.startsWith(WAITS_FOR_CHILDREN) === true
+
+/** Whether a run waits for its children, or for its turn as a child. The sweeper looks at its family instead. */
+export const isWaitingForFamily = (run: {
+  readonly Status: HeaderStatus
+  readonly WaitingFor: string | null
+}): boolean =>
+  isWaitingForChildren(run) ||
+  (run.Status === 'Waiting' && run.WaitingFor?.startsWith(WAITS_FOR_TURN) === true)
+
+/** Whether a run waits at a place without a message: for an event, a change, its children, or its turn as a child. */
+export const isWaitingAtPlace = (run: {
+  readonly Status: HeaderStatus
+  readonly WaitingFor: string | null
+}): boolean => isWaitingForEvent(run) || isWaitingForFamily(run)
+
 export const isOver = (status: HeaderStatus): boolean =>
   (over as readonly HeaderStatus[]).includes(status)
 

@@ -8,6 +8,7 @@ import type { DeadLetterStore } from './dead-letter.ts'
 import type { Act, Action, ActionFilter, Actor, ActionWithoutChange } from './action.ts'
 import type { Erasures } from './erasure.ts'
 import type { Events } from './events.ts'
+import type { Families } from './families.ts'
 import type { PayloadStore } from './payload.ts'
 import type { ClaimedRun, Run, RunKey } from './run.ts'
 import type { Audit } from './audit.ts'
@@ -42,6 +43,7 @@ export interface TransactionSource
     Entries,
     Erasures,
     Events,
+    Families,
     OperatorActions,
     PayloadStore,
     Retention,

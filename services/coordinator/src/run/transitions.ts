@@ -41,8 +41,10 @@ import {
   isResumable,
   isRetryable,
   isUndo,
-  isWaitingForEvent,
+  isWaitingAtPlace,
+  isWaitingForFamily,
   undoableStatuses,
+  WAITS_FOR_CHILDREN,
   WAITS_FOR_RESUME,
 } from './status.ts'
 import {
@@ -71,6 +73,8 @@ export interface StoredRun {
     readonly until: number
     readonly startedAt: string
   } | null
+  /** The position of the run in the list of its parent, if it counts as a child of it. */
+  readonly item?: number
   /** Set while the run has a slot of its process, or waits for one. */
   readonly slot?: { readonly key: string; readonly isHeld: boolean }
   /** The time until which a debounced run absorbs requests, epoch ms. */
@@ -294,7 +298,7 @@ export function claimed(
   }
 }
 
-const holdsLease = ({ header, lease }: StoredRun, { owner, version }: Lease): boolean =>
+export const holdsLease = ({ header, lease }: StoredRun, { owner, version }: Lease): boolean =>
   lease?.owner === owner && header.Version === version
 
 /** Returns the run with the outcome of its leased step recorded; `null` if the lease was lost. */
@@ -336,8 +340,9 @@ export function recorded(
     NextAttemptAt: isOver(status) || delayMs === null ? null : iso(now + delayMs),
     CompletedAt: isOver(status) ? iso(now) : null,
   }
+  const dueInMs = waitsForChildren(transition) ? PARENT_RECHECK_MS : isParked ? 0 : (delayMs ?? 0)
   return {
-    ...next(stored, change, times, continues ? leaseMs : (isParked ? 0 : (delayMs ?? 0)) + sweepMs),
+    ...next(stored, change, times, continues ? leaseMs : dueInMs + sweepMs),
     ...(continues && { lease: { owner: lease.owner, until: now + leaseMs, startedAt: iso(now) } }),
     ...(undoneItem.length > 0 && {
       items: [...stored.items.filter((other) => other !== known), ...undoneItem],
@@ -378,6 +383,16 @@ export function recorded(
       }),
   }
 }
+
+/** Whether the run waits for its children after the transition. The sweeper looks at its family instead of the run. */
+export const waitsForChildren = ({ waitingFor }: Transition): boolean =>
+  waitingFor?.startsWith(WAITS_FOR_CHILDREN) === true
+
+/**
+ * The longest time after which the sweeper looks at a run that waits for its children. Without it, nothing would find a run
+ * whose process no longer has the place.
+ */
+export const PARENT_RECHECK_MS = 86_400_000
 
 /** Returns the outcome with which the attempt of a transition is stored. */
 export const outcomeOf = ({ item, errorClass }: Transition): string => {
@@ -604,7 +619,7 @@ export function retried(stored: StoredRun, times: Times): StoredRun {
   if (isDelayed(header, now))
     return next(stored, { ...due(now), ...deadlineOfStart(header, now), NotBefore: null }, times)
   if (isUndoWaiting(stored, now)) return next(stored, due(now), times)
-  if (!isRetryable(header.Status) || isWaitingForEvent(header)) throw notRetryable()
+  if (!isRetryable(header.Status) || isWaitingAtPlace(header)) throw notRetryable()
   const place = isWaitingForSlot(header) ? { NextAttemptAt: header.NextAttemptAt } : {}
   return next(stored, { ...due(now), ...place, Status: 'Retrying' }, times)
 }
@@ -718,6 +733,30 @@ export const woken = (stored: StoredRun, times: Times): StoredRun => {
   return next(stored, { ...due(times.now), ...kept, Status }, times)
 }
 
+/** Returns a run that has waited at a place and moves on: the place `following` is due, or the run is completed. */
+export function leftPlace(
+  stored: StoredRun,
+  place: string,
+  following: string | null,
+  times: Times,
+): StoredRun {
+  const ends = following === null
+  return next(
+    stored,
+    {
+      Status: ends ? 'Completed' : 'Running',
+      StepName: following ?? place,
+      Attempt: 0,
+      WaitingFor: null,
+      LastError: null,
+      ErrorClass: null,
+      NextAttemptAt: ends ? null : iso(times.now),
+      CompletedAt: ends ? iso(times.now) : null,
+    },
+    times,
+  )
+}
+
 /** Whether a run has ended and is older than the retention time for its outcome. */
 export function isOld(
   { header: { Status, CompletedAt } }: StoredRun,
@@ -794,8 +833,9 @@ export const afterRestart = (stored: StoredRun, now: number): StoredRun => ({
   ...(stored.lease !== null && { lease: { ...stored.lease, until: 0 } }),
   // A delayed run is published at once, because its message must be in the delay queue before the run becomes due, and
   // the next sweep may be long after that time.
-  nextSweepAt:
-    stored.header.Status === 'Queued'
+  nextSweepAt: isWaitingForFamily(stored.header)
+    ? stored.nextSweepAt
+    : stored.header.Status === 'Queued'
       ? now
       : Math.max(now, Date.parse(stored.header.NextAttemptAt ?? '') || now),
   sweepCount: 0,

@@ -45,7 +45,8 @@ export function advanceUndo(
   const forward = advance(run, withoutUndo(outcome), options)
   return {
     ...forward,
-    ...(forward.errorClass === STEP_IN_DOUBT && { item: null }), // nothing was attempted
+    // Nothing was attempted.
+    ...((forward.errorClass === STEP_IN_DOUBT || outcome.kind === 'joining') && { item: null }),
     status: forward.status === 'Failed' ? 'UndoFailed' : 'Undoing',
     isUndo: true,
   }

@@ -9,6 +9,8 @@ export { type ChangeTrigger, ProviderChange } from './change-trigger.ts'
 export { defineProcess } from './define-process.ts'
 export type { ProcessDefinition } from './definition.ts'
 export type { BookObject, ChangeOptions } from './change-place.ts'
+export type { ForEachItem, ForEachOptions } from './children-place.ts'
+export type { ChildrenResult } from '../run/families.ts'
 export type { EventOptions, WaitOptions } from './event.ts'
 export type { ProcessOptions, ProcessRetention, RunFiles } from './process-options.ts'
 export type { Files } from './files.ts'
@@ -21,6 +23,7 @@ export { secret, type SettingSchemas, type SettingValues, type StepSettings } fr
 export {
   type AnyStep,
   type CallOptions,
+  type Child,
   type DataOf,
   defineStep,
   type Entered,

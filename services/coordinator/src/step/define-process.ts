@@ -4,6 +4,7 @@ import { schedulesOf } from '../schedule/schedule.ts'
 import { triggersOf } from './change-trigger.ts'
 import { concurrencyOf } from '../run/concurrency.ts'
 import { changeStep } from './change-place.ts'
+import { forEachStep } from './children-place.ts'
 import { bindSettings, MARK, type ProcessDefinition } from './definition.ts'
 import { type EventOptions, eventStep } from './event.ts'
 import {
@@ -102,6 +103,13 @@ function chained(name: string, options: ProcessOptions, steps: readonly NamedSte
       requireNew(added)
       return chained(name, options, [...steps, [added, changeStep(name, added, changeOptions)]])
     },
+    forEach(added: string, children: unknown, forEachOptions: Parameters<typeof forEachStep>[3]) {
+      requireNew(added)
+      return chained(name, options, [
+        ...steps,
+        [added, forEachStep(name, added, children, forEachOptions)],
+      ])
+    },
   }
 }
 
@@ -176,8 +184,8 @@ function definitionOf(
     limits,
     stepNames: [first, ...others],
     steps: new Map(steps),
-    events: steps.flatMap(([step, { event }]) => (event === undefined ? [] : [step])),
-    undoable: steps.flatMap(([step, { undo }]) => (undo === undefined ? [] : [step])),
+    events: steps.flatMap(([step, { event, forEach }]) => ((event ?? forEach) ? [step] : [])),
+    undoable: steps.flatMap(([step, { undo, forEach }]) => ((undo ?? forEach) ? [step] : [])),
     undoesFailure: onFailure === 'undo',
     stepLimits,
     input,

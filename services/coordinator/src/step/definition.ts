@@ -41,9 +41,9 @@ export interface ProcessDefinition {
   readonly stepNames: readonly [string, ...string[]]
   /** @internal */
   readonly steps: ReadonlyMap<string, AnyStep>
-  /** The names of the places at which a run waits for an event or a change. @internal */
+  /** The names of the places at which a run waits for an event, a change or its children. @internal */
   readonly events: readonly string[]
-  /** The names of the steps that have an `undo`. @internal */
+  /** The names of the steps that have an `undo`, and of the places whose children are undone. @internal */
   readonly undoable: readonly string[]
   /** Whether a run that fails is undone. @internal */
   readonly undoesFailure: boolean
@@ -136,6 +136,10 @@ export const hasEvents = ({ steps }: Pick<ProcessDefinition, 'steps'>): boolean 
 /** Whether the process has a place at which its runs wait for a change in the books. */
 export const hasChanges = ({ steps }: Pick<ProcessDefinition, 'steps'>): boolean =>
   [...steps.values()].some(({ event }) => event?.change !== undefined)
+
+/** Whether the process has a place at which its runs have children. */
+export const hasFamilies = ({ steps }: Pick<ProcessDefinition, 'steps'>): boolean =>
+  [...steps.values()].some(({ forEach }) => forEach !== undefined)
 
 /** Returns the limits of a step: its own limits, or else the limits of its process. */
 export const limitsOf = (definition: ProcessDefinition, step: string): StepLimits =>

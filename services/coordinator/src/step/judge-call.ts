@@ -16,10 +16,13 @@ import { leavesDoubt, verdictOf } from '../run/retry-policy.ts'
 import type { Gateway } from './step-request.ts'
 import { thrownText } from './thrown-text.ts'
 
+/** The outcomes of a place with children. */
+type PlaceKind = 'children' | 'undo_children' | 'joining'
+
 /** An outcome that ends a step before its function returns. */
 export type EarlyOutcome = Exclude<
   StepOutcome,
-  { readonly kind: 'completed' | 'skipped' | 'parked' | 'paused' | 'undone' | 'left' }
+  { readonly kind: 'completed' | 'skipped' | 'parked' | 'paused' | 'undone' | 'left' | PlaceKind }
 >
 
 export interface JudgeDeps {

@@ -28,6 +28,7 @@ import { type Response, type StepOutcome, WAIT_TEXT } from '../run/progress.ts'
 import type {
   AnyStep,
   CallOptions,
+  Child,
   ExecuteOptions,
   InDoubtStep,
   LinkOptions,
@@ -62,6 +63,8 @@ export interface StepDeps extends SendDeps {
   readonly onReport: (report: Json) => void
   readonly linkTo: (event: string, options: LinkOptions) => string
   readonly closingDates: Pick<ClosingDates, 'of'>
+  /** Reads the children that a place of the run has started. */
+  readonly children: (place: string) => AsyncIterable<Child>
 }
 
 /** Thrown inside a step function to end it. The outcome of the step is already decided, so the error is ignored. */
@@ -337,6 +340,7 @@ export async function perform(
     },
     report: (progress) => deps.onReport(reportOf(progress, deps.now(), short)),
     linkTo: deps.linkTo,
+    children: deps.children,
     setStatus() {
       completion = { data: completion?.data ?? null, endsRun: true }
       return ending({ data: null })

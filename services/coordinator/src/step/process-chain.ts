@@ -3,6 +3,7 @@ import type { z } from 'zod'
 import type { AskOptions } from './ask.ts'
 import type { ProcessDefinition } from './definition.ts'
 import type { BookObject, ChangeOptions } from './change-place.ts'
+import type { ForEachItem, ForEachOptions } from './children-place.ts'
 import type { EventOptions } from './event.ts'
 import type { Json, JsonInput } from '../run/json-normalization.ts'
 import type { SettingSchemas, StepSettings } from './settings.ts'
@@ -10,6 +11,7 @@ import type {
   AnyStep,
   DataOf,
   Entered,
+  ForEachStep,
   InDoubt,
   NamedSteps,
   ProcessSettings,
@@ -133,7 +135,50 @@ export interface ProcessChain<
     Settings,
     TargetName
   >
+  /**
+   * Returns a copy of this definition with one more place at the end: the run starts one child for each item of a list, as
+   * a run of the process `children`, and waits without occupying a worker until all of them have ended. Its data counts
+   * the children; `step.children(name)` reads them.
+   *
+   * @throws {TypeError} if the name is invalid or already used, or if the options are invalid.
+   */
+  forEach<
+    const Name extends string,
+    ChildInitial,
+    ChildPrevious extends AnyStep | null,
+    ChildItems extends NamedSteps,
+    ChildSettings,
+    ChildTarget extends string,
+    Condition extends When<Entered<Initial, Previous, Items, Settings>> | undefined = undefined,
+  >(
+    name: Name extends keyof Items ? never : Name,
+    children: ProcessChain<ChildInitial, ChildPrevious, ChildItems, ChildSettings, ChildTarget>,
+    options: ForEachOptions & {
+      /**
+       * Returns the list. It may only compute, must return the list at once, and must return the same for the same run: it
+       * is called again for each page of 1,000 items, and after a crash or a resume.
+       */
+      readonly items: (
+        step: Entered<Initial, Previous, Items, Settings>,
+      ) => readonly ForEachItem<ChildInitial>[]
+      readonly when?: Condition & When<Entered<Initial, Previous, Items, Settings>>
+    },
+  ): ProcessChain<
+    Initial,
+    ForEachStep<LastDataOf<ChildPrevious>, NullIf<Condition>>,
+    Items & { readonly [Key in Name]: ForEachStep<LastDataOf<ChildPrevious>, NullIf<Condition>> },
+    Settings,
+    TargetName
+  >
 }
+
+/** The data of the last step of a process. */
+type LastDataOf<Previous extends AnyStep | null> = Previous extends AnyStep
+  ? DataOf<Previous>
+  : Json
+
+/** `null` if the place has a condition, because it may then be skipped. */
+type NullIf<Condition> = Condition extends undefined ? never : null
 
 /** The names of the members of the data of an event. */
 type MemberOf<Data extends z.ZodType> = keyof z.output<Data> & string
@@ -171,5 +216,5 @@ export type ProcessStart<
     ProcessSettings & StepSettings<Schemas>,
     keyof Named & string
   >,
-  'name' | 'step' | 'event' | 'change'
+  'name' | 'step' | 'event' | 'change' | 'forEach'
 >

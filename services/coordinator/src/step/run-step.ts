@@ -13,6 +13,7 @@
  */
 import type { Claim } from '../run/transaction-source.ts'
 import { enterChange } from './change-place.ts'
+import { enterForEach } from './children-place.ts'
 import { enterEvent } from './event.ts'
 import { checkedInput } from '../run/input-check.ts'
 import { type EnteredStep, finishedItem, outcomeOfWhen, type StepProcess } from './entered.ts'
@@ -42,6 +43,7 @@ export async function runStep(
       const outcome = outcomeOfWhen(when, entered, deps.settings)
       if (outcome !== null) return outcome
     }
+    if (handler.forEach !== undefined) return enterForEach(handler.forEach, entered, deps.settings)
     if (handler.event?.change !== undefined)
       return enterChange(handler.event, handler.event.change, entered, deps.settings)
     if (handler.event !== undefined) return enterEvent(handler.event, entered, deps.settings)
@@ -77,6 +79,8 @@ async function undoStep(
 ): Promise<StepOutcome> {
   const { StepName, InDoubt } = claim.run
   const item = finishedItem(claim, StepName)
+  // The children of a run that has failed here were started, although the place is not finished.
+  if (handler.forEach !== undefined) return { kind: 'undo_children' }
   if (item === undefined) {
     if (!InDoubt || handler.event !== undefined) return { kind: 'left' }
     if (handler.confirm === undefined)

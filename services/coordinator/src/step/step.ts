@@ -1,6 +1,8 @@
 /** The types of steps and of the argument that a step function gets: the interface for authors of process files. */
+import type { ForEachSettings } from './children-place.ts'
 import type { EventSettings } from './event.ts'
 import type { z } from 'zod'
+import type { ChildrenResult } from '../run/families.ts'
 import type { Files } from './files.ts'
 import type { StepLog } from './redaction.ts'
 import type { RetryPolicy } from '../run/retry-policy.ts'
@@ -18,6 +20,8 @@ export interface AnyStep {
   readonly undo?: AnyUndo
   /** Set if the run waits for an event here; the function is not called then. @internal */
   readonly event?: EventSettings
+  /** Set if the run has children here; the function is not called then. @internal */
+  readonly forEach?: ForEachSettings
   readonly when?: (entered: never) => boolean
   readonly state?: z.ZodType
   readonly maxRounds?: number
@@ -265,9 +269,40 @@ export interface Step<
    * @throws {TypeError} if the process has no such event, or `for` is not a name.
    */
   linkTo(event: string, options: LinkOptions): string
+  /**
+   * Reads the children that a place of this run has started, in the order of the list and page by page, so that a long
+   * list needs little memory: `for await (const child of step.children('lines'))`. There are none if the list was empty or
+   * the place was skipped.
+   */
+  children<Name extends keyof Items & string>(
+    name: Name,
+  ): AsyncIterable<Child<ChildDataOf<Items[Name]>>>
   /** Completes the step and the run, even if further steps follow. */
   setStatus(status: 'Completed'): Outcome<null>
 }
+
+/** A child that a place of the run has started. */
+export interface Child<Data = Json> {
+  /** The id of the item. */
+  readonly id: string
+  readonly transactionId: string
+  readonly status: string
+  /** The data of the last step of the child; `null` unless the child is completed. */
+  readonly data: Data | null
+  /** Why the child has not been completed: its error class and the text of its error; `null` if it is completed. */
+  readonly errorClass: string | null
+  readonly error: string | null
+}
+
+declare const CHILD: unique symbol
+/** The type of a place with children, in the type of a later step. `Data` is the data of the last step of a child. */
+export type ForEachStep<Data, May = never> = ((step: unknown) => {
+  readonly data: ChildrenResult | May
+}) & {
+  readonly [CHILD]?: Data
+}
+/** The data of the children of a place. */
+export type ChildDataOf<Of> = Of extends { readonly [CHILD]?: infer Data } ? Data : Json
 
 /** The argument of `confirm`. */
 export type InDoubtStep<Of extends AnyStep> = InDoubt<Parameters<Of>[0], string>

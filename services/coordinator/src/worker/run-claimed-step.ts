@@ -31,7 +31,10 @@ import { StepAbort } from '../step/step-abort.ts'
 import { createTargetLimiter, type WaitForClock } from '../step/target-limiter.ts'
 import type { FinishedItem } from '../run/item.ts'
 import type { Json } from '../run/json-normalization.ts'
-import { runKey } from '../run/run.ts'
+import { type RunKey, runKey } from '../run/run.ts'
+import type { RecordedPage } from '../run/families.ts'
+import { childrenStart, outcomeOfUndo } from './start-children.ts'
+import { readChildren } from './read-children.ts'
 import type { WatchedObject } from '../run/watched-object.ts'
 import type { TargetCalls } from '../run/target-calls.ts'
 import type { Claim, RunState, TransactionSource } from '../run/transaction-source.ts'
@@ -44,8 +47,20 @@ import type { TransitionPublisher } from './transition-publisher.ts'
 
 export interface ClaimedStepDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
-  readonly source: Pick<TransactionSource, 'record' | 'settleWaits' | keyof TargetCalls>
-  readonly publisher: Pick<TransitionPublisher, 'publishEvent' | 'publishHeld' | 'publishStep'>
+  readonly source: Pick<
+    TransactionSource,
+    | 'record'
+    | 'recordChildren'
+    | 'recordUndoOfChildren'
+    | 'settleWaits'
+    | 'children'
+    | 'family'
+    | keyof TargetCalls
+  >
+  readonly publisher: Pick<
+    TransitionPublisher,
+    'publishEvent' | 'publishHeld' | 'publishStep' | 'publishSteps'
+  >
   readonly stepsInFlight: Pick<StepsInFlight, 'add'>
   readonly gate: Pick<Gate, 'isOpen' | 'pausedCompanyOf'>
   readonly retryStore: StoreRetry
@@ -53,6 +68,8 @@ export interface ClaimedStepDeps {
   readonly cutOff: AbortSignal
   /** Stores that the run waits for a change of the object, and has the object read. */
   readonly beginWatch: (object: WatchedObject, claim: Claim) => Promise<void>
+  /** Looks at the children of a run that has begun to wait for them. */
+  readonly settleFamilies: (run: RunKey) => Promise<void>
   readonly call: HttpCall
   readonly files: Files
   readonly gateway: Gateway
@@ -68,6 +85,12 @@ export interface ClaimedStepDeps {
   readonly random: () => number
   /** Counts the outcome of a step. `ms` is the duration of the step, and is given only if the outcome was recorded. */
   readonly count: (process: string, step: string, outcome: string, ms?: number) => void
+}
+
+/** What was recorded for a step. */
+interface Ended extends RecordedPage {
+  readonly transition: Transition
+  readonly outcome: StepOutcome
 }
 
 /** Builds a function that runs the step of a claim, and the following steps as long as the lease continues. */
@@ -91,7 +114,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
 
   /** Runs a claimed step and records its outcome. Returns the claim of the next step if the lease continues. */
   async function runAndRecord(definition: ProcessDefinition, claim: Claim): Promise<Claim | null> {
-    const { run, lease } = claim
+    const { run } = claim
     let child: Logger | null = null
     // The child logger is created for the first log line, so that a step without log lines does not need one.
     const stepLog = (): Logger => (child ??= log.child(logFieldsOf(run)))
@@ -120,48 +143,56 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       (definition.dispatch === 'inline' || definition.events.includes(following)) && mayContinue
     const { undoable, undoesFailure, events } = definition
     const options = { steps, finished, policy: limits.retry, random: random() }
-    const advanced =
-      run.Status === 'Undoing'
-        ? advanceUndo(run, outcome, {
-            ...options,
-            isInline: definition.dispatch === 'inline' && mayContinue,
-            mayContinue,
-            items: claim.items,
-            undoable,
-            events,
-          })
-        : advance(run, outcome, { ...options, isInline, mayContinue, undoesFailure })
     const { call, report, written } = last
     const entries =
       written.length === 0
         ? []
         : await retryStore(() => deps.entryKeeper.entriesOf(run, written), deps.cutOff)
     if (entries === ABORTED) return null
-    const transition = {
-      ...advanced,
-      ...(call !== undefined && { call }),
-      ...(entries.length > 0 && { entries }),
-      ...(report !== undefined && advanced.item !== null && { item: { ...advanced.item, report } }),
+    const transitionOf = (ended: StepOutcome): Transition => {
+      const advanced =
+        run.Status === 'Undoing'
+          ? advanceUndo(run, ended, {
+              ...options,
+              isInline: definition.dispatch === 'inline' && mayContinue,
+              mayContinue,
+              items: claim.items,
+              undoable,
+              events,
+            })
+          : advance(run, ended, { ...options, isInline, mayContinue, undoesFailure })
+      return {
+        ...advanced,
+        ...(call !== undefined && { call }),
+        ...(entries.length > 0 && { entries }),
+        ...(report !== undefined &&
+          advanced.item !== null && { item: { ...advanced.item, report } }),
+      }
     }
-    const recorded = await retryStore(() => source.record(lease, transition), deps.cutOff)
+    const ended = await retryStore(
+      () => record(definition, claim, outcome, transitionOf),
+      deps.cutOff,
+    )
     // The outcome is not recorded, because a shutdown ended the retries against the unavailable store. When the lease
     // has expired, lease recovery makes the run due again.
-    if (recorded === ABORTED) return null
-    if (recorded === null) {
+    if (ended === ABORTED) return null
+    if (ended === null) {
       deps.count(run.Process, run.StepName, 'fenced')
       stepLog().warn('step outcome was rejected because the lease was lost')
       return null
     }
+    const { run: recorded, transition, outcome: reached, due } = ended
     const durationMs = now() - startedAt
     const moved = run.Realm === null ? recorded : { ...recorded, Realm: run.Realm }
     // The transition is published before it is counted and logged, because clients wait for its event.
     let published: Promise<void> | undefined
     if (transition.continues === true) publisher.publishEvent(recorded)
-    else if (outcome.kind === 'held') publisher.publishHeld(moved, transition.delayMs ?? 0)
+    else if (reached.kind === 'held') publisher.publishHeld(moved, transition.delayMs ?? 0)
     else published = publisher.publishStep(moved, transition.delayMs ?? 0)
+    publisher.publishSteps(due)
     // An outcome that would lead to a retry is counted as a failure if no attempt is left.
     const hasFailed = transition.status === 'Failed' || transition.status === 'UndoFailed'
-    const result = hasFailed ? 'failed' : outcome.kind
+    const result = hasFailed ? 'failed' : reached.kind
     deps.count(run.Process, run.StepName, result, durationMs)
     if (tracing !== undefined) traceOutcome(tracing, result, transition)
     const details = {
@@ -170,17 +201,51 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       durationMs,
       ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
     }
-    const message = EXPECTED[outcome.kind]
+    const message = EXPECTED[reached.kind]
     // The 429 that began the cool-down was already logged as a warning. Many steps of one company may wait for the same
     // cool-down, so their waits, and further 429 responses during the waits, are logged only at the level debug.
-    if (outcome.kind === 'held' && (outcome.response === null || outcome.isRepeated === true))
+    if (reached.kind === 'held' && (reached.response === null || reached.isRepeated === true))
       stepLog().debug(details, 'step waits for the end of a cool-down')
     else if (message === undefined) stepLog().warn(details, 'step did not complete in this attempt')
     else if (log.isLevelEnabled('info')) stepLog().info(details, message)
     if (transition.continues === true) return claimAfter(claim, recorded, transition)
     await published
-    if (outcome.kind === 'parked') await lookAgain(definition, claim)
+    if (reached.kind === 'parked') await lookAgain(definition, claim)
+    if (reached.kind === 'joining') await deps.settleFamilies(run)
     return null
+  }
+
+  /** Records the outcome of a step. The children of a place are stored or undone with it, and may decide the outcome. */
+  async function record(
+    definition: ProcessDefinition,
+    claim: Claim,
+    outcome: StepOutcome,
+    transitionOf: (ended: StepOutcome) => Transition,
+  ): Promise<Ended | null> {
+    const { run, lease } = claim
+    let reached = outcome
+    let transition: Transition | null = null
+    const choose = (ended: StepOutcome): Transition => {
+      reached = ended
+      transition = transitionOf(ended)
+      return transition
+    }
+    const done = (page: RecordedPage | null): Ended | null =>
+      page === null || transition === null ? null : { ...page, transition, outcome: reached }
+    if (outcome.kind === 'undo_children')
+      return done(await source.recordUndoOfChildren(lease, (page) => choose(outcomeOfUndo(page))))
+    if (outcome.kind === 'children') {
+      const { list } = outcome
+      const own = definition.steps.get(run.StepName)?.forEach?.process ?? definition
+      const start = childrenStart(claim, list, deps.processes.get(list.process) ?? own)
+      if ('page' in start)
+        return done(
+          await source.recordChildren(lease, start.page, (page) => choose(start.outcomeOf(page))),
+        )
+      reached = start
+    }
+    const recorded = await source.record(lease, choose(reached))
+    return done(recorded && { run: recorded, due: [] })
   }
 
   /** Looks once more for an event that was received while the run had its lease. The sweeper does so if this fails. */
@@ -257,6 +322,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
         },
         closingDates: deps.closingDates,
         linkTo: linksOfRun(deps.decisionLinks, definition, run, now),
+        children: (place) => readChildren(source, run, place),
         abort,
         isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
         now,
@@ -364,6 +430,7 @@ const EXPECTED: Partial<Record<StepOutcome['kind'], string>> = {
   skipped: 'step skipped',
   repeated: 'step called repeat and starts its next round',
   parked: 'run waits for an event or a change',
+  joining: 'run waits for its children',
   undone: 'step undone',
   left: 'step has nothing to undo',
   later: 'step called waitFor and starts again later',

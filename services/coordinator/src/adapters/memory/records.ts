@@ -23,6 +23,8 @@ export interface RecordTables {
   group(table: string, values: readonly unknown[]): readonly object[]
   /** Returns the rows of a table in the order of their keys. */
   rows(table: string): readonly (readonly [key: string, row: object])[]
+  /** Returns the rows of a table in no order. */
+  values(table: string): Iterable<object>
   all(): readonly RecordChange[]
 }
 
@@ -58,6 +60,7 @@ export function createRecordTables(): RecordTables {
   }
   return {
     get: (table, key) => tableOf(table).get(key),
+    values: (table) => tableOf(table).values(),
     apply({ table, key, row, isPartial }) {
       const rows = tableOf(table)
       const before = rows.get(key) ?? null

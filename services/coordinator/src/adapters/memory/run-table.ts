@@ -1,13 +1,18 @@
 /** The runs of the memory source, with the indexes that make its operations fast. */
+import { createFamilyIndex, type FamilyIndex } from './family-index.ts'
 import { debounceKeyText } from '../../run/debounce.ts'
 import { keyText, type RunKey } from '../../run/run.ts'
 import { isOver } from '../../run/status.ts'
 import type { StoredRun } from '../../run/transitions.ts'
 
 export interface RunTable {
+  /** The children by family. */
+  readonly families: FamilyIndex
   put(stored: StoredRun): void
   remove(stored: StoredRun): void
   get(key: RunKey): StoredRun | undefined
+  /** Returns the run with this `keyText`. */
+  byText(key: string): StoredRun | undefined
   /** Returns the run with this `replayId`, or the latest run of the transaction if `replayId` is `null`. */
   find(process: string, transactionId: string, replayId: number | null): StoredRun | undefined
   /** Returns all runs of the transaction. */
@@ -51,6 +56,7 @@ export interface SlotGroup {
 
 export function createRunTable(): RunTable {
   const runs = new Map<string, StoredRun>()
+  const families = createFamilyIndex()
   /** The replay ids of each transaction. With them, the latest run of a transaction is found without a search. */
   const replays = new Map<string, number[]>()
   /**
@@ -134,12 +140,14 @@ export function createRunTable(): RunTable {
   }
 
   return {
+    families,
     put(stored) {
       const { Process, TransactionID, ReplayID, Status } = stored.header
       const key = keyText(stored.header)
       leaveSlot(key)
       enterSlot(key, stored)
       updateDebounce(key, stored)
+      families.change(runs.get(key), stored)
       if (!runs.has(key))
         replays.set(transactionKey(Process, TransactionID), [
           ...replayIds(Process, TransactionID),
@@ -153,6 +161,8 @@ export function createRunTable(): RunTable {
       const { Process, TransactionID, ReplayID } = header
       leaveSlot(keyText(header))
       leaveDebounce(keyText(header))
+      const known = runs.get(keyText(header))
+      if (known !== undefined) families.change(known, undefined)
       removeAbsorbed(header, [...(absorbed.get(keyText(header))?.ids ?? [])])
       runs.delete(keyText(header))
       active.delete(keyText(header))
@@ -162,6 +172,7 @@ export function createRunTable(): RunTable {
       else replays.set(transaction, others)
     },
     get: (key) => runs.get(keyText(key)),
+    byText: (key) => runs.get(key),
     find,
     runsOf: (Process, TransactionID) =>
       replayIds(Process, TransactionID)

@@ -19,6 +19,7 @@ import {
   type DeadLetterTable,
   type StoredDeadLetter,
 } from './dead-letters.ts'
+import { turnsAfter } from './families.ts'
 import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
 import { type Absorbed, createRunTable, type RunTable } from './run-table.ts'
 import { changesOf, type EarlierMembers } from './earlier-files.ts'
@@ -231,36 +232,48 @@ export async function openMemoryStore(
   /** Applies the changes and resolves when they are durable. */
   async function commit(...entries: readonly Entry[]): Promise<void> {
     if (entries.length === 0) return
-    const undos = entries.map((entry) => {
-      const key = 'run' in entry ? entry.run.header : 'forgotten' in entry ? entry.forgotten : null
-      const before = key === null ? undefined : table.get(key)
-      const absorbedBefore = 'forgotten' in entry ? table.absorbedBy(entry.forgotten) : []
-      const added = 'webhooks' in entry ? (entry.webhooks ?? []) : []
-      const removed = 'delivered' in entry ? webhooks.get(entry.delivered) : undefined
-      const removedLetters =
-        'removedDeadLetters' in entry ? deadLetters.pick(entry.removedDeadLetters) : []
-      const recordsBefore = apply(entry)
-      return () => {
-        if (entry.action !== undefined) log.remove(entry.action)
-        if ('run' in entry) table.removeAbsorbed(entry.run.header, entry.absorbed ?? [])
-        if ('run' in entry && before === undefined) table.remove(entry.run)
-        if (before !== undefined) table.put(before)
-        if (key !== null) table.addAbsorbed(key, absorbedBefore)
-        for (const { TransactionID } of added) webhooks.remove(TransactionID)
-        if (removed !== undefined) webhooks.restore(removed)
-        if ('deadLetter' in entry) deadLetters.remove([entry.deadLetter.ID])
-        deadLetters.add(removedLetters)
-        for (const record of recordsBefore.toReversed()) records.apply(record)
+    const undos = entries.map(applied)
+    // The end of a child gives its turn to a sibling.
+    const at = { now: now(), sweepMs: 0, leaseMs: 0 }
+    const turns: Entry[] = []
+    for (const entry of entries) {
+      if (!('run' in entry)) continue
+      for (const run of turnsAfter({ table, records }, entry.run, at)) {
+        turns.push({ run })
+        undos.push(applied({ run }))
       }
-    })
+    }
     undo.push(...undos)
     try {
-      const appended = Promise.all(entries.map((entry) => journal.append(entry)))
+      const appended = Promise.all([...entries, ...turns].map((entry) => journal.append(entry)))
       flushed = appended
       await appended
       undo = undo.filter((undoOne) => !undos.includes(undoOne))
     } catch (error) {
       throw unwritable(error)
+    }
+  }
+  /** Applies a change, and returns what undoes it. */
+  const applied = (entry: Entry): (() => void) => {
+    const key = 'run' in entry ? entry.run.header : 'forgotten' in entry ? entry.forgotten : null
+    const before = key === null ? undefined : table.get(key)
+    const absorbedBefore = 'forgotten' in entry ? table.absorbedBy(entry.forgotten) : []
+    const added = 'webhooks' in entry ? (entry.webhooks ?? []) : []
+    const removed = 'delivered' in entry ? webhooks.get(entry.delivered) : undefined
+    const removedLetters =
+      'removedDeadLetters' in entry ? deadLetters.pick(entry.removedDeadLetters) : []
+    const recordsBefore = apply(entry)
+    return () => {
+      if (entry.action !== undefined) log.remove(entry.action)
+      if ('run' in entry) table.removeAbsorbed(entry.run.header, entry.absorbed ?? [])
+      if ('run' in entry && before === undefined) table.remove(entry.run)
+      if (before !== undefined) table.put(before)
+      if (key !== null) table.addAbsorbed(key, absorbedBefore)
+      for (const { TransactionID } of added) webhooks.remove(TransactionID)
+      if (removed !== undefined) webhooks.restore(removed)
+      if ('deadLetter' in entry) deadLetters.remove([entry.deadLetter.ID])
+      deadLetters.add(removedLetters)
+      for (const record of recordsBefore.toReversed()) records.apply(record)
     }
   }
   const unwritable = (cause: unknown): IntegrationError =>

@@ -33,7 +33,7 @@ import {
   type UnkeyedRun,
   type WebhooksOf,
 } from '../../run/transaction-source.ts'
-import { isWaitingForEvent } from '../../run/status.ts'
+import { isWaitingAtPlace, isWaitingForEvent } from '../../run/status.ts'
 import { parked, withSlot } from '../../run/slot-transitions.ts'
 import { isWaitingForSlot } from '../../run/slots.ts'
 import * as transitions from '../../run/transitions.ts'
@@ -42,6 +42,7 @@ import { auditRuns } from './audit.ts'
 import { createMemoryDeadLetters } from './dead-letter-source.ts'
 import { createMemoryErasures } from './erase-runs.ts'
 import { createMemoryExports } from './export-runs.ts'
+import { changedFamily, createMemoryFamilies, ownFamilies } from './families.ts'
 import type { JournalOptions } from './journal.ts'
 import { claimOf } from './claim-of.ts'
 import { createMemoryDelayedRuns, createMemoryQueue } from './queue-runs.ts'
@@ -238,7 +239,7 @@ export async function createMemoryTransactionSource(
           (stored) =>
             transitions.isOverdue(stored, at.now) &&
             !transitions.isLostAgain(stored) &&
-            !isWaitingForEvent(stored.header) &&
+            !isWaitingAtPlace(stored.header) &&
             steps.some((step) => transitions.isAtStep(stored.header, step)),
         )
         .toSorted((a, b) => a.nextSweepAt - b.nextSweepAt)
@@ -304,7 +305,13 @@ export async function createMemoryTransactionSource(
     async resume(process, transactionId, replayId, act) {
       const stored = findOrThrow(process.name, transactionId, replayId, act)
       requireLatest(stored.header, latestReplayId(stored), 'resume')
-      return commitAction('resume', transitions.resumed(stored, process, times()), act)
+      const resumed = transitions.resumed(stored, process, times())
+      // The children that have failed until now are resumed when the run gets to their place.
+      const families = ownFamilies(store, stored.header).map((row) => ({
+        record: changedFamily({ ...row, ResumedAt: new Date(now()).toISOString() }),
+      }))
+      if (families.length > 0) await commit(...families)
+      return commitAction('resume', resumed, act)
     },
     async undo(process, transactionId, replayId, act) {
       const stored = findOrThrow(process, transactionId, replayId, act)
@@ -366,6 +373,7 @@ export async function createMemoryTransactionSource(
       ),
 
     ...createMemorySlots(table, commitRuns, times),
+    ...createMemoryFamilies(store, { commitRuns, withWebhooks, times }),
     ...createMemoryErasures(store, { now, leaseMs }),
     ...createMemoryEntries(store, now),
     ...createMemoryPayloads(store),

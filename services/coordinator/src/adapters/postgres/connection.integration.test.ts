@@ -97,14 +97,16 @@ describe('a coordinator with an unsupported database', () => {
     [
       'with a trigger of a migration that is not recorded',
       `delete from drizzle.__drizzle_migrations where id >= 3;
-        drop table "Order_Action", "Order_Webhook", "Order_DeadLetter", "Order_Installation",
+        drop function "Order_Header_join" cascade;
+        drop function "Order_Family_grant";
+        drop table "Order_Family", "Order_Action", "Order_Webhook", "Order_DeadLetter", "Order_Installation",
           "Order_Operation", "Order_Tag", "Order_Target", "Order_Slot", "Order_Schedule",
           "Order_Debounce", "Order_Delayed", "Order_Absorbed", "Realm_Cursor";
         alter table "Order_Header" drop "Tags" cascade, drop "InputChanged", drop "EndedAs" cascade,
           drop "EndedClass", drop "EndedInDoubt", drop "ErasedAt", drop "PurgedAt" cascade,
           drop "DefinitionVersion", drop "DeadlineAt", drop "ConcurrencyKey", drop "NotBefore" cascade,
-          drop "DebounceKey", drop "Absorbed", drop "ParentProcess", drop "ParentTransactionID",
-          drop "ParentReplayID", drop "ParentPlace", drop "Priority";
+          drop "DebounceKey", drop "Absorbed", drop "ParentProcess" cascade, drop "ParentTransactionID",
+          drop "ParentReplayID", drop "ParentPlace", drop "ParentItem", drop "Priority";
         alter table "Order_Item" drop "State", drop "Round", drop "Report", drop "Ask", drop "Sender";
         alter table "Order_Attempt" drop "Method", drop "Url", drop "TraceID", drop "ResponseID";
         alter table "Order_Process" drop "PausedAt", drop "PausedBy", drop "Reason"`,

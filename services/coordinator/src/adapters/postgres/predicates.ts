@@ -4,7 +4,13 @@
  */
 import type postgres from 'postgres'
 import type { RunKey } from '../../run/run.ts'
-import { activeStatuses, WAITS_FOR_CHANGE, WAITS_FOR_EVENT } from '../../run/status.ts'
+import {
+  activeStatuses,
+  WAITS_FOR_CHANGE,
+  WAITS_FOR_CHILDREN,
+  WAITS_FOR_EVENT,
+  WAITS_FOR_TURN,
+} from '../../run/status.ts'
 import { WORKER_LOST } from '../../run/transitions.ts'
 import type { RunTerms } from '../../run/transaction-source.ts'
 
@@ -49,10 +55,13 @@ export const deadlineFrom = (
 /** The deadline of a run that begins or is resumed now. */
 export const deadlineFromNow = (sql: Sql, terms: RunTerms) => deadlineFrom(sql, terms, sql`now()`)
 
-/** False for a run that waits at a place: for an event, or for a change in the books. */
-export const isNotWaitingForEvent = (sql: Sql) =>
-  sql`(h."WaitingFor" is null or not (starts_with(h."WaitingFor", ${WAITS_FOR_EVENT})
-    or starts_with(h."WaitingFor", ${WAITS_FOR_CHANGE})))`
+const AT_PLACE = [WAITS_FOR_EVENT, WAITS_FOR_CHANGE, WAITS_FOR_CHILDREN, WAITS_FOR_TURN]
+  .map((prefix) => `${prefix}%`)
+  .join(',')
+
+/** False for a run that waits at a place: for an event, a change in the books, its children, or its turn as a child. */
+export const isNotWaitingAtPlace = (sql: Sql) =>
+  sql.unsafe(`(h."WaitingFor" is null or h."WaitingFor" not like all ('{${AT_PLACE}}'))`)
 
 /** True for a queued run whose start time has not come yet. */
 export const isDelayed = (sql: Sql) => sql`(h."Status" = 'Queued' and h."NextAttemptAt" > now())`

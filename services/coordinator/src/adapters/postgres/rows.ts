@@ -54,7 +54,19 @@ export const runOf = (row: RunRow): Run => ({
   InputChanged: row.InputChanged,
   ErasedAt: row.ErasedAt,
   PurgedAt: row.PurgedAt,
+  ...parentOf(row),
 })
+
+function parentOf({
+  ParentProcess: Process,
+  ParentTransactionID: TransactionID,
+  ParentReplayID: ReplayID,
+  ParentPlace: Place,
+}: RunRow): Pick<Run, 'Parent'> {
+  // Another program may have set only some of the columns.
+  if (Process === null || TransactionID === null || ReplayID === null || Place === null) return {}
+  return { Parent: { Process, TransactionID, ReplayID, Place } }
+}
 
 export type ClaimedRow = Pick<
   Numbered<RunRow>,

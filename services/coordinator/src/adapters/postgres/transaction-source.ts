@@ -53,6 +53,17 @@ import { enqueueRuns } from './statements/enqueue-runs.ts'
 import { dropWebhooks, erasableRuns, eraseRuns, realmsOf } from './statements/erase-runs.ts'
 import { settleWaits, signalRun } from './statements/events.ts'
 import { exportEnd, exportPage } from './statements/export-runs.ts'
+import {
+  cancelChildren,
+  familiesOf,
+  grantTurns,
+  joinFamilies,
+  lookAtFamilies,
+  readChildren,
+  readFamily,
+  recordChildren,
+  recordUndoOfChildren,
+} from './statements/families.ts'
 import { failPastDeadline } from './statements/fail-past-deadline.ts'
 import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
@@ -236,6 +247,17 @@ export function createPostgresTransactionSource(
         }),
       ),
     settleWaits: (places, which) => announcing((tx) => settleWaits(tx, places, which, times)),
+    recordChildren: (lease, page, choose) =>
+      run((sql) => recordChildren(sql, lease, page, choose, { ...times, webhooksOf })),
+    recordUndoOfChildren: (lease, choose) =>
+      run((sql) => recordUndoOfChildren(sql, lease, choose, { ...times, webhooksOf })),
+    lookAtFamilies: (which) => run((sql) => lookAtFamilies(sql, which)),
+    takeTurns: (families) => run((sql) => sql.begin((tx) => grantTurns(tx, families, times))),
+    cancelChildren: (families, limit) => announcing((tx) => cancelChildren(tx, families, limit)),
+    joinFamilies: (joins) => announcing((tx) => joinFamilies(tx, joins, times)),
+    family: (key) => run((sql) => readFamily(sql, key)),
+    familiesOf: (key) => run((sql) => familiesOf(sql, key)),
+    children: (key, page) => run((sql) => readChildren(sql, key, page)),
     wake: (credential, limit) => run((sql) => wakeRuns(sql, credential, limit, times)),
     erasable: (scope, page) => run((sql) => erasableRuns(sql, scope, page, times)),
     erase: (runs, act) => run((sql) => sql.begin((tx) => eraseRuns(tx, runs, act))),

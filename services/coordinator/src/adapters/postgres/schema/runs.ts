@@ -8,6 +8,7 @@ import {
   bigint,
   boolean,
   check,
+  doublePrecision,
   index,
   integer,
   jsonb,
@@ -120,6 +121,8 @@ export const orderHeader = pgTable(
     ParentTransactionID: key('ParentTransactionID'),
     ParentReplayID: integer('ParentReplayID'),
     ParentPlace: key('ParentPlace'),
+    /** The position of the run in the list of its parent, from 0; null for every other run, also for a replay of a child. */
+    ParentItem: integer('ParentItem'),
     /** 0: `normal`. A greater number, usually 1: `high`. */
     Priority: smallint('Priority').notNull().default(0),
   },
@@ -186,6 +189,16 @@ export const orderHeader = pgTable(
     index('Order_Header_purged')
       .on(table.PurgedAt)
       .where(sql`"PurgedAt" is not null`),
+    // No column of the index changes, so the claim of a child writes no index.
+    index('Order_Header_children')
+      .on(
+        table.ParentProcess,
+        table.ParentTransactionID,
+        table.ParentReplayID,
+        table.ParentPlace,
+        table.ParentItem,
+      )
+      .where(sql`"ParentProcess" is not null`),
   ],
 )
 
@@ -279,6 +292,54 @@ export const orderSlot = pgTable(
       table.TransactionID,
       table.ReplayID,
     ),
+  ],
+)
+
+/**
+ * The families: the children that a place of a run has started (`.forEach`). The trigger `Order_Header_joined` counts
+ * them, whatever ends or resumes a child.
+ */
+export const orderFamily = pgTable(
+  'Order_Family',
+  {
+    Process: key('Process').notNull(),
+    TransactionID: key('TransactionID').notNull(),
+    ReplayID: integer('ReplayID').notNull(),
+    Place: key('Place').notNull(),
+    ChildProcess: key('ChildProcess').notNull(),
+    /** The replay whose children these are: an earlier one if a replay has copied the place. */
+    OfReplayID: integer('OfReplayID').notNull(),
+    /** How the ids of the children begin. The id of the item follows. */
+    Prefix: text('Prefix').notNull(),
+    /** The length of the list, and how many of its children are stored. */
+    Total: integer('Total').notNull(),
+    Stored: integer('Stored').notNull().default(0),
+    /** How many children have not ended, and how many of these wait for their turn. */
+    Pending: integer('Pending').notNull().default(0),
+    Waiting: integer('Waiting').notNull().default(0),
+    /** How many children have ended without being completed, and how many may. */
+    Failed: integer('Failed').notNull().default(0),
+    Tolerated: integer('Tolerated').notNull(),
+    /** How many children may run at the same time; null if there is no limit. */
+    Concurrent: integer('Concurrent'),
+    /** No child before this position of the list waits for its turn. */
+    NextItem: integer('NextItem').notNull().default(0),
+    /** The time limit of a child in milliseconds, which counts from its turn; null if there is none. */
+    DeadlineMs: doublePrecision('DeadlineMs'),
+    /** Whether the children were dealt with after the end of the parent. */
+    Cascaded: boolean('Cascaded').notNull().default(false),
+    /** The time at which the parent was resumed last. */
+    ResumedAt: time('ResumedAt'),
+    /** The time at which the children were purged. */
+    PurgedAt: time('PurgedAt'),
+    /** The time at which a sweeper next looks at the family; null if there is nothing left to do. */
+    NextSweepAt: time('NextSweepAt'),
+  },
+  (table) => [
+    primaryKey({ columns: [table.Process, table.TransactionID, table.ReplayID, table.Place] }),
+    index('Order_Family_due')
+      .on(table.NextSweepAt)
+      .where(sql`"NextSweepAt" is not null`),
   ],
 )
 

@@ -21,7 +21,7 @@ const isSameObject = (sql: Sql) => sql`
  * the order of their ids, so that two statements cannot deadlock.
  */
 export const insertEntries = (
-  sql: postgres.Sql,
+  sql: Sql,
   entries: readonly (NewEntry & { readonly n: number })[],
 ) => sql`
     , written as (

@@ -21,7 +21,7 @@ import { lockRun } from './lock-run.ts'
 type Tx = postgres.TransactionSql
 
 /** The assignments of a run that moves on to the place `following`; the run is completed if there is none. */
-const movedOn = (tx: Tx, following: postgres.Fragment, sweepMs: number) => tx`
+export const movedOn = (tx: Tx, following: postgres.Fragment, sweepMs: number) => tx`
   "Status" = case when ${following} is null then 'Completed' else 'Running' end,
   "StepName" = coalesce(${following}, h."StepName"), "Version" = h."Version" + 1, "Attempt" = 0,
   "WaitingFor" = null, "LastError" = null, "ErrorClass" = null,

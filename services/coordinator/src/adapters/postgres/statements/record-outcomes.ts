@@ -2,7 +2,7 @@ import type postgres from 'postgres'
 import type { Transition } from '../../../run/progress.ts'
 import { idempotencyKey, KEPT_ROUNDS, REPEATED } from '../../../run/item.ts'
 import { isOver } from '../../../run/status.ts'
-import { outcomeOf } from '../../../run/transitions.ts'
+import { outcomeOf, PARENT_RECHECK_MS, waitsForChildren } from '../../../run/transitions.ts'
 import type {
   AnnouncedRun,
   Lease,
@@ -22,6 +22,8 @@ import { hasNoRun, webhookRows } from './webhooks.ts'
  */
 const MIN_REMAINING_SWEEP = 2 / 3
 
+type Sql = postgres.Sql | postgres.TransactionSql
+
 interface Outcome {
   readonly lease: Lease
   readonly transition: Transition
@@ -32,7 +34,7 @@ interface Outcome {
  * `null` for each step whose lease was lost.
  */
 export async function recordOutcomes(
-  sql: postgres.Sql,
+  sql: Sql,
   outcomes: readonly Outcome[],
   {
     leaseMs,
@@ -179,14 +181,16 @@ const outcomesJson = (
   )
 
 /** Returns the time from which the interval of the next sweep counts. A waiting run is looked at again soon. */
-const sweepFromMs = ({ delayMs, item }: Transition): number =>
-  item?.ask === undefined ? (delayMs ?? 0) : 0
+const sweepFromMs = (transition: Transition): number => {
+  if (waitsForChildren(transition)) return PARENT_RECHECK_MS
+  return transition.item?.ask === undefined ? (transition.delayMs ?? 0) : 0
+}
 
 /**
  * Returns the part of the statement that deletes the attempts of old rounds. The attempt that the statement inserts is not
  * visible to this part, so one attempt less is left.
  */
-const deleteOldRounds = (sql: postgres.Sql) => sql`
+const deleteOldRounds = (sql: Sql) => sql`
     , old as (
       delete from "Order_Attempt" h using moved m, lateral (
         select "ID" from "Order_Attempt" a
@@ -197,7 +201,7 @@ const deleteOldRounds = (sql: postgres.Sql) => sql`
     )`
 
 /** Returns the part of the statement that marks the items of undone steps. */
-const markUndone = (sql: postgres.Sql) => sql`
+const markUndone = (sql: Sql) => sql`
     , undone as (
       update "Order_Item" h set "Status" = 'Undone', "FinishedAt" = now()
       from moved m where ${isRunOf(sql, 'm')} and h."StepName" = m.step
@@ -205,10 +209,7 @@ const markUndone = (sql: postgres.Sql) => sql`
     )`
 
 /** Returns the part of the statement that stores the webhooks of the recorded outcomes. */
-const insertWebhooks = (
-  sql: postgres.Sql,
-  webhooks: readonly (NewWebhook & { n: number })[],
-) => sql`
+const insertWebhooks = (sql: Sql, webhooks: readonly (NewWebhook & { n: number })[]) => sql`
     , webhooks as (
       insert into "Order_Webhook"
         ("Receiver", "Realm", "OrderedBy", "TransactionID", "InitialData")

@@ -3,7 +3,7 @@ import type { Act } from '../../../run/action.ts'
 import { notResumable, notUndoable, requireData, requireLatest } from '../../../run/errors.ts'
 import type { Run } from '../../../run/run.ts'
 import { resumableStatuses, undoableStatuses } from '../../../run/status.ts'
-import { deadlineFromNow, isRun } from '../predicates.ts'
+import { deadlineFromNow, isRun, isRunOf } from '../predicates.ts'
 import type { ProcessOutline } from '../../../run/transaction-source.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
@@ -29,6 +29,10 @@ export async function resumeRun(
       "DeadlineAt" = ${deadlineFromNow(tx, process)}, "NotBefore" = null
     where ${isRun(tx, key)} and h."Status" in ${tx([...resumableStatuses])}
     returning h.*),
+    families as (
+      -- The children that have failed until now are resumed when the run gets to their place.
+      update "Order_Family" h set "ResumedAt" = now() from changed where ${isRunOf(tx, 'changed')}
+    ),
     recorded as (${recordOnChanged(tx, 'resume', act)})
     select * from changed`
   if (row === undefined) throw notResumable()

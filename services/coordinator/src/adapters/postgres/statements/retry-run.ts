@@ -3,7 +3,7 @@ import { WAITS_FOR_SLOT } from '../../../run/concurrency.ts'
 import type { Act } from '../../../run/action.ts'
 import { notRetryable } from '../../../run/errors.ts'
 import type { Run } from '../../../run/run.ts'
-import { isDelayed, isNotWaitingForEvent, isRun } from '../predicates.ts'
+import { isDelayed, isNotWaitingAtPlace, isRun } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
 import { lockRun } from './lock-run.ts'
@@ -34,7 +34,7 @@ export async function retryRun(
       "LastError" = null, "ErrorClass" = null, "WaitingFor" = null, "UpdatedAt" = now()
     where ${isRun(tx, key)} and (h."Status" in ('Retrying', 'Waiting') or ${isDelayed(tx)}
         or (h."Status" = 'Undoing' and h."LeaseUntil" is null and h."NextAttemptAt" > now()))
-      and ${isNotWaitingForEvent(tx)}
+      and ${isNotWaitingAtPlace(tx)}
     returning h.*),
     recorded as (${recordOnChanged(tx, 'retry', act)})
     select * from changed`

@@ -4,7 +4,7 @@ import { type StepRef, SWEEP_CAP_MS } from '../../../run/transaction-source.ts'
 import {
   isActive,
   isNotLostAgain,
-  isNotWaitingForEvent,
+  isNotWaitingAtPlace,
   isRunOf,
   isUnleased,
 } from '../predicates.ts'
@@ -45,7 +45,7 @@ export async function takeDueRuns(
         and ${isActive(sql)}
         and ${isUnleased(sql)}
         and ${isNotLostAgain(sql)}
-        and ${isNotWaitingForEvent(sql)}
+        and ${isNotWaitingAtPlace(sql)}
         and exists (
           select from jsonb_to_recordset(${given}::text::jsonb)
             as s(process text, step text, "isFirst" boolean)

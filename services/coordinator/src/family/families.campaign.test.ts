@@ -1,0 +1,3 @@
+import { familiesContract } from './families.contract.ts'
+
+familiesContract('embedded')
