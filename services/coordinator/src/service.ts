@@ -9,7 +9,10 @@ import { systemClock } from '@integration-host/shared/process/clock'
 import { type RunningService, StartupError } from '@integration-host/shared/process/lifecycle'
 import { changesQueue, onQueue } from '@integration-host/shared/contracts/provider-event'
 import { changesTopology } from '@integration-host/shared/contracts/topology'
-import { createEventPublisher } from '@integration-host/shared/messaging/provider-events'
+import {
+  createEntryEventPublisher,
+  createEventPublisher,
+} from '@integration-host/shared/messaging/provider-events'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
 import { createFileRemover } from './adapters/files/remove-files.ts'
 import { watchDataFolder } from './adapters/files/data-folder.ts'
@@ -39,6 +42,8 @@ import { startCompanyGate } from './company-pause/company-gate.ts'
 import { createCompanyPauses } from './company-pause/company-pauses.ts'
 import { createDecisionLinks } from './decision/decision-links.ts'
 import { createDecisions, hasDecisions } from './decision/decisions.ts'
+import { ENTRIES } from './entry/book-entry.ts'
+import { createEntryProof } from './entry/prove-entries.ts'
 import { createEntryKeeper } from './entry/entry-keeper.ts'
 import { followCredentials } from './credentials.ts'
 import { startHousekeeping } from './housekeeping.ts'
@@ -144,6 +149,12 @@ export async function startCoordinator(
   const changeCursors = createChangeCursors(source)
   const closingDates = createClosingDates(source)
   const subscriptions = createSubscriptions(source)
+  const entryKeeper = createEntryKeeper({ source, payloadKeys })
+  const proof = createEntryProof({
+    source,
+    keeper: entryKeeper,
+    publish: createEntryEventPublisher(bus),
+  })
   const changeFeed = createChangeFeed({
     cursors: changeCursors,
     subscriptions,
@@ -153,10 +164,15 @@ export async function startCoordinator(
         ...watchedKeysOf(process),
       ]),
     publish: createEventPublisher(bus),
+    proof,
     now,
   })
-  const addsChangeFeed = (): boolean => readsChangeFeed && needsChangeFeed(processes)
-  if (addsChangeFeed()) processes.set(CHANGE_FEED, changeFeed)
+  const hasEntries = async (): Promise<boolean> =>
+    (await source.records(ENTRIES).page({ by: ['RecordedAt', 'EntryID'], limit: 1 })).length > 0
+  /** The change feed is read if a process subscribes to changes, and as soon as there is an entry to compare. */
+  const addsChangeFeed = async (): Promise<boolean> =>
+    readsChangeFeed && (needsChangeFeed(processes) || (await hasEntries()))
+  if (await addsChangeFeed().catch(() => false)) processes.set(CHANGE_FEED, changeFeed)
   const changeWaits = createChangeWaits(source)
   const changeLook = createChangeLook({
     source,
@@ -312,7 +328,14 @@ export async function startCoordinator(
       checkOnline: connectivity.check,
       closingDates,
       decisionLinks,
-      entryKeeper: createEntryKeeper({ source, payloadKeys }),
+      entryKeeper: {
+        entriesOf(...args) {
+          void readFeed(true).catch((error: unknown) =>
+            log.warn({ err: error }, 'the change feed is not read yet; this is tried again'),
+          )
+          return entryKeeper.entriesOf(...args)
+        },
+      },
       traceparentOf,
       retryStore,
       log,
@@ -357,12 +380,22 @@ export async function startCoordinator(
     stepsInFlight,
     worker: { setPaused, queueAndStart: worker.queueAndStart },
   })
+  /** Begins to read the change feed, if it is needed. Resolves with whether it is read. */
+  async function readFeed(isNeeded: boolean): Promise<boolean> {
+    if (processes.has(CHANGE_FEED)) return true
+    if (!readsChangeFeed || !(isNeeded || (await addsChangeFeed()))) return false
+    await addProcess(changeFeed)
+    worker.followDefinitions()
+    triggers.followDefinitions()
+    return true
+  }
   const triggers = stack.use(
     startTriggers({
       ...polling,
       source,
       pauses,
       cursors: changeCursors,
+      readFeed: () => readFeed(false),
       subscriptions,
       bus,
       looks,
@@ -382,7 +415,7 @@ export async function startCoordinator(
       adapters.watchProcesses(
         async ({ definitions, failures }) => {
           for (const definition of definitions.values()) await addProcess(definition)
-          if (addsChangeFeed()) await addProcess(changeFeed)
+          if (await addsChangeFeed()) await addProcess(changeFeed)
           if (needsLooks(processes)) await addProcess(changeLook)
           worker.followDefinitions()
           triggers.followDefinitions()

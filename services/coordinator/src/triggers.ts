@@ -72,6 +72,8 @@ export interface TriggersDeps {
   readonly source: TransactionSource
   readonly pauses: Pick<PauseStore, 'paused'>
   readonly cursors: ChangeCursors
+  /** Begins to read the change feed if it is needed. Resolves with whether it is read. */
+  readonly readFeed: () => Promise<boolean>
   readonly subscriptions: Pick<Subscriptions, 'keepSubscriptions'>
   readonly bus: MessageBus
   readonly looks: Pick<Looks, 'changed'>
@@ -140,7 +142,7 @@ export function startTriggers(deps: TriggersDeps): Triggers {
       cursors: deps.cursors,
       companies,
       async isActive() {
-        if (!processes.has(CHANGE_FEED)) return false
+        if (!(await deps.readFeed())) return false
         const sweeps = (await schedules.list()).find(({ process }) => process === CHANGE_FEED)
         // Directly after the start, a schedule may not be stored yet. Such a schedule counts as not paused.
         return (sweeps?.pausedAt ?? null) === null

@@ -1,3 +1,4 @@
+import { type EntryEvent, entryRoutingKey } from '../contracts/entry-event.ts'
 import {
   PROVIDER_EXCHANGE,
   type ProviderEvent,
@@ -11,10 +12,21 @@ import type { MessageBus } from './message-bus.ts'
  *
  * @throws {IntegrationError} `broker_unavailable` from the returned function.
  */
-export function createEventPublisher(bus: MessageBus): (event: ProviderEvent) => Promise<void> {
+export const createEventPublisher = (bus: MessageBus): ((event: ProviderEvent) => Promise<void>) =>
+  publisherOf<ProviderEvent>(bus, providerRoutingKey)
+
+/** The same for the events of objects that runs have written and somebody else has changed. */
+export const createEntryEventPublisher = (
+  bus: MessageBus,
+): ((event: EntryEvent) => Promise<void>) => publisherOf<EntryEvent>(bus, entryRoutingKey)
+
+function publisherOf<Event extends { readonly Id: string }>(
+  bus: MessageBus,
+  routingKeyOf: (event: Event) => string,
+): (event: Event) => Promise<void> {
   void bus.declare({ exchanges: [{ name: PROVIDER_EXCHANGE, type: 'topic' }], queues: [] })
   return (event) => {
-    const routingKey = providerRoutingKey(event)
+    const routingKey = routingKeyOf(event)
     return bus.publish({
       exchange: PROVIDER_EXCHANGE,
       routingKey,

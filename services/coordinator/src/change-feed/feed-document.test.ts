@@ -12,10 +12,11 @@ const read = {
   createdAt: Date.parse('2026-11-01T16:00:00Z'),
   changedAt: Date.parse('2026-11-02T16:00:00Z'),
   isDeleted: false,
+  content: invoice,
 }
 
 describe('a response of the change feed', () => {
-  it('a response of the change feed is reduced to the ids and times of its objects, without business data', () => {
+  it('a response of the change feed becomes its objects with their ids and times', () => {
     const document = {
       CDCResponse: [
         { QueryResponse: [{ Invoice: [invoice], startPosition: 1, maxResults: 1 }, {}] },
@@ -36,7 +37,14 @@ describe('a response of the change feed', () => {
     const document = { CDCResponse: [{ QueryResponse: [{ Bill: [deleted] }] }] }
     expect(readChangeData(JSON.stringify(document))).toEqual({
       objects: [
-        { entity: 'Bill', id: '4', createdAt: null, changedAt: read.changedAt, isDeleted: true },
+        {
+          entity: 'Bill',
+          id: '4',
+          createdAt: null,
+          changedAt: read.changedAt,
+          isDeleted: true,
+          content: deleted,
+        },
       ],
       count: 1,
       at: null,

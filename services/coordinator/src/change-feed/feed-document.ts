@@ -8,10 +8,10 @@ import {
   providerEntities,
   type ProviderEntity,
 } from '@integration-host/shared/contracts/provider-event'
-import { DOCUMENT_LIMITS, parseJson } from '@integration-host/shared/json'
+import { asObject, DOCUMENT_LIMITS, parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 
-/** An object of the books as the change feed or a query returns it, without its business data. */
+/** An object of the books as the change feed or a query returns it. */
 export interface ReadObject {
   readonly entity: ProviderEntity
   readonly id: string
@@ -23,6 +23,8 @@ export interface ReadObject {
   /** The time at which the object was last changed or deleted, epoch ms. */
   readonly changedAt: number
   readonly isDeleted: boolean
+  /** The whole object. Of a deleted one, only its id and status. */
+  readonly content: Readonly<Record<string, unknown>>
 }
 
 export interface FeedDocument {
@@ -94,5 +96,6 @@ function objectOf(entity: ProviderEntity, given: unknown): ReadObject | null {
   const { Id: id, status, MetaData } = found.data
   const isDeleted = status?.toLowerCase() === 'deleted'
   const { CreateTime = null, LastUpdatedTime: changedAt } = MetaData
-  return { entity, id, createdAt: isDeleted ? null : CreateTime, changedAt, isDeleted }
+  const content = asObject(given) ?? {}
+  return { entity, id, createdAt: isDeleted ? null : CreateTime, changedAt, isDeleted, content }
 }

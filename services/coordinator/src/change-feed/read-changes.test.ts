@@ -14,6 +14,7 @@ const object = (entity: ProviderEntity, id: number, changedAt: number, isDeleted
   createdAt: isDeleted ? null : changedAt,
   changedAt,
   isDeleted,
+  content: {},
 })
 /** Returns objects that were changed one after the other, the last one a second before now. */
 const series = (entity: ProviderEntity, count: number, everyMs = SECOND): ReadObject[] =>

@@ -56,6 +56,8 @@ export interface ReadResult {
   readonly until: number
   /** What could not be read; empty if everything was read. */
   readonly unread: readonly string[]
+  /** The entities of which something could not be read. */
+  readonly incomplete: readonly ProviderEntity[]
   /** The error of the last rejected request if no request succeeded; `null` otherwise. */
   readonly error: string | null
 }
@@ -179,6 +181,10 @@ export async function readChanges(
       ),
       ...(unreadable === 0 ? [] : [`objects without an id or a time: ${unreadable}`]),
     ],
+    incomplete:
+      unreadable > 0
+        ? entities
+        : [...new Set([...deletionsFrom.keys(), ...rejected.keys(), ...tooLarge])],
     error: isAnswered ? null : rejection,
   }
 }

@@ -9,6 +9,9 @@ import { answered, stepDeps } from '../../test-support/step-outcome.ts'
 import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
 import type { CallOutcome, CallRequest } from '../step/http-call.ts'
 import type { Claim, TransactionSource } from '../run/transaction-source.ts'
+import type { EntryEvent } from '@integration-host/shared/contracts/entry-event'
+import { createEntryKeeper, type EntryKeeper } from '../entry/entry-keeper.ts'
+import { createEntryProof } from '../entry/prove-entries.ts'
 import { type ChangeCursors, createChangeCursors } from './change-cursors.ts'
 import { createSubscriptions, type Subscriptions } from '../change/subscriptions.ts'
 import { createChangeFeed } from './sweep.ts'
@@ -47,6 +50,8 @@ let subscriptions: Subscriptions
 let published: ProviderEvent[]
 let publishFails: boolean
 let ownKeys: readonly string[]
+let keeper: EntryKeeper
+let reported: EntryEvent[]
 beforeEach(async () => {
   now = LONG_AGO
   dataDir = await mkdtemp(join(tmpdir(), 'change-feed-'))
@@ -57,6 +62,8 @@ beforeEach(async () => {
   now = NOW
   published = []
   publishFails = false
+  reported = []
+  keeper = createEntryKeeper({ source, payloadKeys: null })
   ownKeys = []
 })
 afterEach(async () => {
@@ -71,6 +78,11 @@ async function sweep(responses: readonly CallOutcome[], realm: string | null = R
     cursors,
     subscriptions,
     ownKeys: () => ownKeys,
+    proof: createEntryProof({
+      source,
+      keeper,
+      publish: async (event) => void reported.push(event),
+    }),
     now: () => now,
     async publish(event) {
       if (publishFails) throw new IntegrationError('broker_unavailable', 'the broker is away')

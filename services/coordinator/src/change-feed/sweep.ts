@@ -26,6 +26,7 @@ import type { ChangeCursors } from './change-cursors.ts'
 import { type FeedDocument, readChangeData, readQueried } from './feed-document.ts'
 import { eventsOf, FEED_OPERATIONS } from './feed-events.ts'
 import { type FeedQuery, type FeedReply, type FeedRequests, readChanges } from './read-changes.ts'
+import type { EntryProof } from '../entry/prove-entries.ts'
 import type { Subscriptions } from '../change/subscriptions.ts'
 
 export interface ChangeFeedDeps {
@@ -37,6 +38,7 @@ export interface ChangeFeedDeps {
   readonly ownKeys: () => readonly string[]
   /** Resolves when the broker has confirmed the event. @throws {IntegrationError} `broker_unavailable` */
   readonly publish: (event: ProviderEvent) => Promise<void>
+  readonly proof: Pick<EntryProof, 'compare' | 'entities' | 'finish' | 'readFrom'>
   /** Returns epoch ms. */
   readonly now: () => number
 }
@@ -71,6 +73,7 @@ export function createChangeFeed({
   subscriptions,
   ownKeys,
   publish,
+  proof,
   now,
 }: ChangeFeedDeps): ProcessDefinition {
   const definition = defineProcess(CHANGE_FEED, {
@@ -86,19 +89,31 @@ export function createChangeFeed({
   async function sweep(realm: string, requests: FeedRequests): Promise<StepOutcome> {
     const cursor = await cursors.beginCursor(realm)
     const wanted = new Set([...ownKeys(), ...(await subscriptions.wantedChanges())])
-    const entities = providerEntities.filter((Entity) =>
-      FEED_OPERATIONS.some((Operation) =>
-        wanted.has(providerRoutingKey({ Provider: 'intuit', Entity, Operation })),
-      ),
+    const withEntries = await proof.entities(realm)
+    const entities = providerEntities.filter(
+      (Entity) =>
+        withEntries.includes(Entity) ||
+        FEED_OPERATIONS.some((Operation) =>
+          wanted.has(providerRoutingKey({ Provider: 'intuit', Entity, Operation })),
+        ),
     )
     const begin = Date.parse(cursor.position) - (cursor.sweptAt === null ? 0 : OVERLAP_MS)
+    const from = await proof.readFrom(realm, begin, now())
     const published = new Set<string>()
-    const { until, unread, error } = await readChanges(requests, {
+    /** The time of the earliest change that the next sweep must read again. */
+    let deferredFrom = Infinity
+    const { until, unread, incomplete, error } = await readChanges(requests, {
       entities,
-      since: begin,
+      since: from,
       now: now(),
       async onObjects(objects) {
+        deferredFrom = Math.min(
+          deferredFrom,
+          (await proof.compare(realm, objects, now())) ?? Infinity,
+        )
         const events = objects
+          // Changes before the cursor were published by an earlier sweep.
+          .filter(({ changedAt }) => changedAt >= Math.floor(begin / 1_000) * 1_000)
           .flatMap((object) => eventsOf(realm, object, begin))
           .filter((event) => wanted.has(providerRoutingKey(event)) && !published.has(event.Id))
         for (let start = 0; start < events.length; start += PUBLISH_BATCH)
@@ -108,8 +123,9 @@ export function createChangeFeed({
     })
     if (error !== null)
       return { kind: 'failed', errorClass: 'change_feed_rejected', error, response: null }
+    if (entities.length > 0) await proof.finish(realm, { from, until, except: incomplete })
     const result = {
-      position: new Date(until).toISOString(),
+      position: new Date(Math.min(until, deferredFrom)).toISOString(),
       events: published.size,
       incomplete: unread.length === 0 ? null : shortText(unread.join('; ')),
     }

@@ -24,16 +24,70 @@ export type NewEntry = Pick<
   'EntryID' | 'Realm' | 'Entity' | 'EntityID' | 'Operation' | 'SyncToken' | 'Fields' | 'FieldsKey'
 >
 
-/** The members of a source that change many entries at once. Single entries are `Records`. */
+/** The result of a comparison of an entry with the books. */
+export interface EntryCheck {
+  readonly EntryID: string
+  readonly State: EntryState
+  /** The paths of the fields that were changed; `null` if none is known. */
+  readonly Changed: readonly string[] | null
+}
+
+/** An object in the books of a company. */
+export interface BookObjectId {
+  readonly entity: string
+  readonly id: string
+}
+
+/** The members of a source that read or change many entries at once. Single entries are `Records`. */
 export interface Entries {
+  /** Returns the entities of the objects of a company that have entries. */
+  entitiesWithEntries(realm: string): Promise<readonly string[]>
+  /** Returns the newest entry of each of these objects; none for an object without entries. */
+  newestEntries(realm: string, objects: readonly BookObjectId[]): Promise<readonly EntryRow[]>
+  /** Returns entries of a company whose created objects were never seen in the books, the oldest first. */
+  unseenEntries(realm: string, limit: number): Promise<readonly EntryRow[]>
+  /**
+   * Stores the results of comparisons with the present time. An entry that was superseded or erased meanwhile stays as it
+   * is.
+   */
+  checkEntries(checks: readonly EntryCheck[]): Promise<void>
+  /**
+   * Counts the objects of a company by state whose newest entry was recorded in a period; ISO 8601 times, `until` exclusive.
+   */
+  countEntries(realm: string, since: string, until: string): Promise<EntryCounts>
+  /** Counts, by state and entity, the objects that were found `checkedSinceMs` ago or later in a state that people should see. */
+  foundEntries(checkedSinceMs: number): Promise<readonly FoundEntries[]>
   /** Deletes the entries of a company. Resolves with their number. */
   eraseEntries(realm: string): Promise<number>
   /** Deletes at most `limit` entries that were recorded longer ago than this. Resolves with their number. */
   purgeEntries(olderThanMs: number, limit: number): Promise<number>
 }
 
+export type EntryCounts = Readonly<Partial<Record<EntryState, number>>>
+
+export interface FoundEntries {
+  readonly State: string
+  readonly Entity: string
+  readonly Count: number
+}
+
+/** The states of objects that were changed by somebody else, or are gone. */
+export const OUTSIDE_STATES = [
+  'ChangedOutside',
+  'Voided',
+  'Deleted',
+  'Missing',
+] as const satisfies readonly EntryState[]
+export type OutsideState = (typeof OUTSIDE_STATES)[number]
+
+export const isOutside = (state: string): state is OutsideState =>
+  (OUTSIDE_STATES as readonly string[]).includes(state)
+
 /** How new the object was that an entry has seen (B3). A deletion is final. */
-function rankOf({ Operation, SyncToken }: Pick<EntryRow, 'Operation' | 'SyncToken'>): number {
+export function rankOf({
+  Operation,
+  SyncToken,
+}: Pick<EntryRow, 'Operation' | 'SyncToken'>): number {
   if (Operation === 'delete') return Infinity
   return SyncToken !== null && /^\d{1,15}$/.test(SyncToken) ? Number(SyncToken) : -1
 }

@@ -2,8 +2,8 @@
 import { createHash, createHmac } from 'node:crypto'
 import { type InstallationKeyDeps, readInstallationKey } from '../records/installation-key.ts'
 import type { RunKey } from '../run/run.ts'
-import type { NewEntry } from './book-entry.ts'
-import type { WrittenObject } from './written-objects.ts'
+import type { EntryRow, NewEntry } from './book-entry.ts'
+import { valueAt, type WrittenObject } from './written-objects.ts'
 
 export interface EntryKeeper {
   /** Returns the entries of what the calls of a step have written. The key of the hashes is read once. */
@@ -11,6 +11,14 @@ export interface EntryKeeper {
     run: RunKey & { readonly StepName: string },
     written: readonly WrittenObject[],
   ): Promise<NewEntry[]>
+  /**
+   * Returns the paths of the written fields whose values differ in an object of the books; `null` if they cannot be
+   * compared, because the run was erased or the key of the hashes was lost.
+   */
+  changedFields(
+    entry: Pick<EntryRow, 'Realm' | 'Entity' | 'EntityID' | 'Fields' | 'FieldsKey'>,
+    object: Readonly<Record<string, unknown>>,
+  ): Promise<readonly string[] | null>
 }
 
 /** The row of `Order_Installation` that contains the key of the hashes. */
@@ -30,7 +38,7 @@ export function createEntryKeeper(deps: InstallationKeyDeps): EntryKeeper {
   return {
     async entriesOf(run, written) {
       const secret = await read()
-      const FieldsKey = createHmac('sha256', secret).update(NAME).digest('hex').slice(0, 16)
+      const FieldsKey = keyIdOf(secret)
       return written.map(({ realm, entity, id, operation, syncToken, fields }) => ({
         EntryID: entryId(run, { realm, entity, id, operation, syncToken }),
         Realm: realm,
@@ -47,8 +55,23 @@ export function createEntryKeeper(deps: InstallationKeyDeps): EntryKeeper {
         ),
       }))
     },
+    async changedFields({ Realm, Entity, EntityID, Fields, FieldsKey }, object) {
+      const secret = await read()
+      if (Fields === null || FieldsKey !== keyIdOf(secret)) return null
+      const isSame = ([path, hash]: [string, string]): boolean => {
+        const value = valueAt(object, path)
+        return (
+          value !== undefined && hashOf(secret, [Realm, Entity, EntityID, path, value]) === hash
+        )
+      }
+      return Object.entries(Fields).flatMap((field) => (isSame(field) ? [] : [field[0]]))
+    },
   }
 }
+
+/** Returns what identifies the key of the hashes. */
+const keyIdOf = (secret: string): string =>
+  createHmac('sha256', secret).update(NAME).digest('hex').slice(0, 16)
 
 /** Returns 8 bytes of HMAC-SHA-256 in hexadecimal. The parts are one JSON text, so that no two lists have the same text. */
 const hashOf = (secret: string, parts: readonly string[]): string =>

@@ -76,7 +76,7 @@ export interface ClaimedStepDeps {
   readonly settings: ProcessSettings
   readonly checkOnline: () => Promise<boolean>
   readonly closingDates: Pick<ClosingDates, 'of'>
-  readonly entryKeeper: EntryKeeper
+  readonly entryKeeper: Pick<EntryKeeper, 'entriesOf'>
   readonly decisionLinks: Pick<DecisionLinks, 'addressOf' | 'ready'>
   readonly traceparentOf: Traceparents
   readonly log: Logger

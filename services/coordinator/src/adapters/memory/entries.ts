@@ -3,6 +3,7 @@ import {
   ENTRIES,
   type EntryRow,
   erasedEntry,
+  isOutside,
   type NewEntry,
   withEntries,
 } from '../../entry/book-entry.ts'
@@ -63,7 +64,63 @@ export function createMemoryEntries(
       await commit({ records: rows.map((row) => ({ ...changeOf(row), row: null })) })
     return rows.length
   }
+  const compared = (realm: string): EntryRow[] =>
+    allOf(records).filter(({ Realm, State }) => Realm === realm && State !== 'Superseded')
   return {
+    entitiesWithEntries: async (realm) => [...new Set(compared(realm).map(({ Entity }) => Entity))],
+    newestEntries: async (realm, objects) =>
+      objects.flatMap(({ entity, id }) =>
+        (records.group(ENTRIES.table, [id, realm, entity]) as EntryRow[]).filter(
+          ({ State }) => State !== 'Superseded',
+        ),
+      ),
+    unseenEntries: async (realm, limit) =>
+      compared(realm)
+        .filter(
+          ({ State, Operation, CheckedAt }) =>
+            State === 'Recorded' && Operation === 'create' && CheckedAt === null,
+        )
+        .toSorted((a, b) => (a.RecordedAt < b.RecordedAt ? -1 : 1))
+        .slice(0, limit),
+    async checkEntries(checks) {
+      const CheckedAt = new Date(now()).toISOString()
+      const changes = checks.flatMap(({ EntryID, State, Changed }) => {
+        const entry = records.get(ENTRIES.table, keyOf([EntryID])) as EntryRow | undefined
+        return entry === undefined || ['Superseded', 'Unproven'].includes(entry.State)
+          ? []
+          : [
+              changeOf({
+                ...entry,
+                State,
+                Changed: Changed === null ? null : [...Changed],
+                CheckedAt,
+              }),
+            ]
+      })
+      if (changes.length > 0) await commit({ records: changes })
+    },
+    async countEntries(realm, since, until) {
+      const [from, to] = [Date.parse(since), Date.parse(until)]
+      const found = compared(realm).filter(({ RecordedAt }) => {
+        const at = Date.parse(RecordedAt)
+        return at >= from && at < to
+      })
+      const states = Map.groupBy(found, ({ State }) => State)
+      return Object.fromEntries([...states].map(([state, entries]) => [state, entries.length]))
+    },
+    async foundEntries(checkedSinceMs) {
+      const found = allOf(records).filter(
+        ({ State, CheckedAt }) =>
+          isOutside(State) && CheckedAt !== null && Date.parse(CheckedAt) >= now() - checkedSinceMs,
+      )
+      const groups = Map.groupBy(found, ({ State, Entity }) => `${State} ${Entity}`)
+      return [...groups.values()].flatMap((entries) => {
+        const [first] = entries
+        return first === undefined
+          ? []
+          : [{ State: first.State, Entity: first.Entity, Count: entries.length }]
+      })
+    },
     eraseEntries: (realm) => remove(allOf(records).filter(({ Realm }) => Realm === realm)),
     purgeEntries: (olderThanMs, limit) =>
       remove(

@@ -46,6 +46,7 @@ import { changeCursorsContract } from '../../change-feed/change-cursors.contract
 import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
 import { slotsContract } from '../../run/slots.contract.ts'
 import { bookEntryContract } from '../../entry/book-entry.contract.ts'
+import { proveEntriesContract } from '../../entry/prove-entries.contract.ts'
 import { subscriptionsContract } from '../../change/subscriptions.contract.ts'
 import { targetCallsContract } from '../../run/target-calls.contract.ts'
 import { createPauseStore } from '../../run/pause.ts'
@@ -83,6 +84,7 @@ webhooksContract('ITSourceMemory.json', open)
 targetCallsContract('ITSourceMemory.json', open)
 subscriptionsContract('ITSourceMemory.json', open)
 bookEntryContract('ITSourceMemory.json', open)
+proveEntriesContract('ITSourceMemory.json', open)
 changeCursorsContract('ITSourceMemory.json', open)
 debounceContract('ITSourceMemory.json', open)
 delayedRunsContract('ITSourceMemory.json', open)

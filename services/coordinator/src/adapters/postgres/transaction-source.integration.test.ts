@@ -43,6 +43,7 @@ import { createScheduleStore, SCHEDULES } from '../../schedule/schedule-store.ts
 import { slotsContract } from '../../run/slots.contract.ts'
 import { webhooksContract } from '../../webhook/webhook-queue.contract.ts'
 import { bookEntryContract } from '../../entry/book-entry.contract.ts'
+import { proveEntriesContract } from '../../entry/prove-entries.contract.ts'
 import { subscriptionsContract } from '../../change/subscriptions.contract.ts'
 import { targetCallsContract } from '../../run/target-calls.contract.ts'
 import { connectPostgres } from './connection.ts'
@@ -167,6 +168,7 @@ retentionContract('Postgres', open)
 webhooksContract('Postgres', open)
 subscriptionsContract('Postgres', open)
 bookEntryContract('Postgres', open)
+proveEntriesContract('Postgres', open)
 changeCursorsContract('Postgres', open)
 targetCallsContract('Postgres', open)
 runSearchContract('Postgres', open)

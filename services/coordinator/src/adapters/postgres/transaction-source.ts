@@ -47,7 +47,16 @@ import {
   removeDeadLetters,
 } from './statements/dead-letters.ts'
 import { releaseDelayed, reserveDelayed } from './statements/delayed-runs.ts'
-import { eraseEntries, purgeEntries } from './statements/entries.ts'
+import {
+  checkEntries,
+  countEntries,
+  entitiesWithEntries,
+  eraseEntries,
+  foundEntries,
+  newestEntries,
+  purgeEntries,
+  unseenEntries,
+} from './statements/entries.ts'
 import { enqueueDebounced } from './statements/enqueue-debounced.ts'
 import { enqueueRuns } from './statements/enqueue-runs.ts'
 import { dropWebhooks, erasableRuns, eraseRuns, realmsOf } from './statements/erase-runs.ts'
@@ -290,6 +299,15 @@ export function createPostgresTransactionSource(
     filesRemoved: (left) => run((sql) => filesRemoved(sql, left)),
     forget: (dedupeMs, limit) => run((sql) => forgetRuns(sql, dedupeMs, limit)),
     oldestKept: (processes) => run((sql) => oldestKept(sql, processes)),
+    entitiesWithEntries: (realm) => run((sql) => entitiesWithEntries(sql, realm)),
+    newestEntries: async (realm, objects) =>
+      objects.length === 0 ? [] : run((sql) => newestEntries(sql, realm, objects)),
+    unseenEntries: (realm, limit) => run((sql) => unseenEntries(sql, realm, limit)),
+    async checkEntries(checks) {
+      if (checks.length > 0) await run((sql) => checkEntries(sql, checks))
+    },
+    countEntries: (realm, since, until) => run((sql) => countEntries(sql, realm, since, until)),
+    foundEntries: (checkedSinceMs) => run((sql) => foundEntries(sql, checkedSinceMs)),
     eraseEntries: (realm) => run((sql) => eraseEntries(sql, realm)),
     purgeEntries: (olderThanMs, limit) => run((sql) => purgeEntries(sql, olderThanMs, limit)),
     records: (kind) => postgresRecords(connection, kind),

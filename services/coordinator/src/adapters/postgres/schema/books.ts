@@ -1,4 +1,5 @@
 /** The tables of what runs have written to the books of companies. */
+import { sql } from 'drizzle-orm'
 import { index, integer, jsonb, pgTable, text } from 'drizzle-orm/pg-core'
 import { key, time } from './columns.ts'
 
@@ -42,6 +43,10 @@ export const bookEntry = pgTable(
     index('Book_Entry_newest').on(table.RecordedAt, table.EntryID),
     index('Book_Entry_realm').on(table.Realm, table.RecordedAt, table.EntryID),
     index('Book_Entry_object').on(table.EntityID, table.Realm, table.Entity),
+    // Few rows are in this index: objects that were changed by somebody else, or are gone.
+    index('Book_Entry_outside')
+      .on(table.CheckedAt)
+      .where(sql`"State" in ('ChangedOutside', 'Voided', 'Deleted', 'Missing')`),
     index('Book_Entry_run').on(table.Process, table.TransactionID, table.RecordedAt, table.EntryID),
   ],
 )

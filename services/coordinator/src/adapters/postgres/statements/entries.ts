@@ -1,5 +1,13 @@
 import type postgres from 'postgres'
-import type { NewEntry } from '../../../entry/book-entry.ts'
+import type { EntryState } from '@integration-host/shared/contracts/book-entry'
+import type {
+  BookObjectId,
+  EntryCheck,
+  EntryCounts,
+  EntryRow,
+  FoundEntries,
+  NewEntry,
+} from '../../../entry/book-entry.ts'
 import { isRunOf } from '../predicates.ts'
 
 type Sql = postgres.Sql | postgres.TransactionSql
@@ -62,6 +70,73 @@ export const eraseEntriesOf = (sql: Sql) => sql`
         "State" = case when h."State" = 'Superseded' then h."State" else 'Unproven' end
       from changed where ${isRunOf(sql, 'changed')}
     )`
+
+export async function entitiesWithEntries(
+  sql: postgres.Sql,
+  realm: string,
+): Promise<readonly string[]> {
+  const rows = await sql<{ entity: string }[]>`
+    select distinct "Entity" as entity from "Book_Entry"
+    where "Realm" = ${realm} and "State" <> 'Superseded'`
+  return rows.map(({ entity }) => entity)
+}
+
+export const newestEntries = (
+  sql: postgres.Sql,
+  realm: string,
+  objects: readonly BookObjectId[],
+): Promise<readonly EntryRow[]> => sql<EntryRow[]>`
+  select b.* from json_to_recordset(${JSON.stringify(objects)}::text::json)
+      as o(entity text collate "C", id text collate "C")
+    join "Book_Entry" b on (b."EntityID", b."Realm", b."Entity") = (o.id, ${realm}, o.entity)
+  where b."State" <> 'Superseded'`
+
+export const unseenEntries = (
+  sql: postgres.Sql,
+  realm: string,
+  limit: number,
+): Promise<readonly EntryRow[]> => sql<EntryRow[]>`
+  select * from "Book_Entry"
+  where "Realm" = ${realm} and "State" = 'Recorded' and "Operation" = 'create' and "CheckedAt" is null
+  order by "RecordedAt", "EntryID" limit ${limit}`
+
+export async function checkEntries(
+  sql: postgres.Sql,
+  checks: readonly EntryCheck[],
+): Promise<void> {
+  await sql`
+    with given as (
+      select * from json_to_recordset(${JSON.stringify(checks)}::text::json)
+        as c("EntryID" text collate "C", "State" text, "Changed" jsonb)
+    ), locked as (
+      select b."EntryID" from "Book_Entry" b join given using ("EntryID")
+      where b."State" not in ('Superseded', 'Unproven') order by b."EntryID" for update of b)
+    update "Book_Entry" b set "State" = c."State", "Changed" = nullif(c."Changed", 'null'),
+      "CheckedAt" = date_trunc('milliseconds', now())
+    from given c join locked using ("EntryID") where b."EntryID" = c."EntryID"`
+}
+
+export async function countEntries(
+  sql: postgres.Sql,
+  realm: string,
+  since: string,
+  until: string,
+): Promise<EntryCounts> {
+  const rows = await sql<{ state: EntryState; count: number }[]>`
+    select "State" as state, count(*)::int as count from "Book_Entry"
+    where "Realm" = ${realm} and "RecordedAt" >= ${since}::timestamptz
+      and "RecordedAt" < ${until}::timestamptz and "State" <> 'Superseded' group by 1`
+  return Object.fromEntries(rows.map(({ state, count }) => [state, count]))
+}
+
+export const foundEntries = (
+  sql: postgres.Sql,
+  checkedSinceMs: number,
+): Promise<readonly FoundEntries[]> => sql<FoundEntries[]>`
+  select "State", "Entity", count(*)::int as "Count" from "Book_Entry"
+  where "State" in ('ChangedOutside', 'Voided', 'Deleted', 'Missing')
+    and "CheckedAt" >= now() - ${checkedSinceMs} * interval '1 ms'
+  group by 1, 2 order by 1, 2`
 
 export async function eraseEntries(sql: postgres.Sql, realm: string): Promise<number> {
   const { count } = await sql`delete from "Book_Entry" where "Realm" = ${realm}`

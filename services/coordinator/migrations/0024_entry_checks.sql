@@ -1,0 +1,1 @@
+CREATE INDEX "Book_Entry_outside" ON "Book_Entry" USING btree ("CheckedAt") WHERE "State" in ('ChangedOutside', 'Voided', 'Deleted', 'Missing');

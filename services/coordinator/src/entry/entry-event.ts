@@ -1,0 +1,36 @@
+import {
+  type EntryEvent,
+  type EntryEventKind,
+  entryEventId,
+} from '@integration-host/shared/contracts/entry-event'
+import type { EntryCheck, EntryRow, OutsideState } from './book-entry.ts'
+
+const KINDS: Readonly<Record<OutsideState, EntryEventKind>> = {
+  ChangedOutside: 'changed',
+  Voided: 'changed',
+  Deleted: 'deleted',
+  Missing: 'missing',
+}
+
+/** Returns the event of an object that was changed by somebody else or is gone. `at` is the time of the change, epoch ms. */
+export function entryEventOf(
+  entry: EntryRow,
+  { State, Changed }: Omit<EntryCheck, 'EntryID'>,
+  at: number,
+): EntryEvent {
+  const event = {
+    Realm: entry.Realm,
+    Entity: entry.Entity,
+    EntityID: entry.EntityID,
+    Kind: KINDS[State as OutsideState],
+    State,
+    Changed: Changed ?? [],
+    At: new Date(at).toISOString(),
+    EntryID: entry.EntryID,
+    Process: entry.Process,
+    TransactionID: entry.TransactionID,
+    ReplayID: entry.ReplayID,
+    StepName: entry.StepName,
+  }
+  return { Id: entryEventId(event), ...event }
+}

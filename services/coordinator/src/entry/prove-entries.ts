@@ -1,0 +1,166 @@
+/**
+ * Compares the entries of a company with the objects that a sweep of its change feed reads.
+ *
+ * P1  Only the newest entry of an object is compared, so a write of another run is never a change from outside.
+ * P2  An event is published before its state is stored. After a crash in between it is published again with the same id.
+ * P3  A fresh difference is not reported while runs of the company may have written what no entry shows yet: the next
+ *     sweep reads it again.
+ * P4  An object is missing only if no sweep has ever seen it, and two sweeps have read the time of its creation
+ *     completely. The change feed contains changed objects only, so absence says nothing about an object that was seen.
+ */
+import type { EntryEvent } from '@integration-host/shared/contracts/entry-event'
+import { entryEventOf } from './entry-event.ts'
+import { changeRow } from '../records/records.ts'
+import { installation } from '../records/installation.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
+import { type EntryCheck, type EntryRow, isOutside } from './book-entry.ts'
+import { compareEntry, type SeenObject } from './compare-entry.ts'
+import type { EntryKeeper } from './entry-keeper.ts'
+
+export interface ProvenObject extends SeenObject {
+  readonly entity: string
+  readonly id: string
+  /** The time at which the object was last changed or deleted, epoch ms. */
+  readonly changedAt: number
+}
+
+export interface ProofDeps {
+  readonly source: Pick<
+    TransactionSource,
+    | 'checkEntries'
+    | 'entitiesWithEntries'
+    | 'newestEntries'
+    | 'records'
+    | 'search'
+    | 'unseenEntries'
+  >
+  readonly keeper: Pick<EntryKeeper, 'changedFields'>
+  /** Resolves when the event is stored for all that receive it. */
+  readonly publish: (event: EntryEvent) => Promise<void>
+}
+
+/** The time range that a sweep has read completely, except for some entities. */
+interface ReadRange {
+  readonly From: string
+  readonly Until: string
+  readonly Except: readonly string[]
+}
+
+const RANGES = installation<ReadRange>('read:')
+/** How much the clocks of the provider and of this installation may differ. */
+const CLOCK_MS = 5 * 60_000
+/** How recent a difference must be so that a run that has not recorded its call yet may have caused it. */
+const FRESH_MS = 5 * 60_000
+/** The change feed accepts a time within the last 30 days only. */
+const FEED_MS = 29 * 86_400_000
+const MAX_UNSEEN = 10_000
+/** The built-in processes that only read. The run of the sweep itself is one of them. */
+const READERS: ReadonlySet<string> = new Set(['ChangeFeed', 'ChangeLook'])
+/** The statuses of runs that may have made a call whose result is not recorded. */
+const IN_FLIGHT = ['Running', 'Retrying', 'Undoing'] as const
+
+export type EntryProof = ReturnType<typeof createEntryProof>
+
+export function createEntryProof({ source, keeper, publish }: ProofDeps) {
+  const ranges = source.records(RANGES)
+  const nameOf = (realm: string): string => `read:${realm}`
+
+  async function mayHaveUnrecordedWrites(realm: string): Promise<boolean> {
+    const page = await source.search({
+      process: null,
+      filter: { realm: [realm], status: [...IN_FLIGHT] },
+      order: 'created',
+      visible: { realms: ['*'], processes: ['*'] },
+      after: null,
+      limit: 3,
+    })
+    return page.runs.some(({ Process }) => !READERS.has(Process))
+  }
+
+  /** Stores the results, after it has published what they report. */
+  async function settle(entry: EntryRow, check: Omit<EntryCheck, 'EntryID'>, at: number) {
+    const isKnown =
+      entry.State === check.State && JSON.stringify(entry.Changed) === JSON.stringify(check.Changed)
+    if (isOutside(check.State) && !isKnown) await publish(entryEventOf(entry, check, at))
+    return { EntryID: entry.EntryID, ...check }
+  }
+
+  return {
+    entities: (realm: string) => source.entitiesWithEntries(realm),
+
+    /** Returns from which time a sweep has to read, so that it can see every entry that was never seen; epoch ms. */
+    async readFrom(realm: string, begin: number, now: number): Promise<number> {
+      const [oldest] = await source.unseenEntries(realm, 1)
+      if (oldest === undefined) return begin
+      const from = Date.parse(oldest.RecordedAt) - CLOCK_MS
+      return Math.min(begin, Math.max(from, now - FEED_MS))
+    },
+
+    /**
+     * Compares the objects of one response. Returns the time of the earliest change that must be read again (P3), epoch ms;
+     * `null` if there is none.
+     */
+    async compare(
+      realm: string,
+      objects: readonly ProvenObject[],
+      now: number,
+    ): Promise<number | null> {
+      const entries = await source.newestEntries(realm, objects)
+      const known = new Map(entries.map((entry) => [`${entry.Entity} ${entry.EntityID}`, entry]))
+      let deferredFrom: number | null = null
+      const checks: EntryCheck[] = []
+      let isBusy: boolean | null = null
+      for (const object of objects) {
+        const entry = known.get(`${object.entity} ${object.id}`)
+        if (entry === undefined) continue
+        const found = await compareEntry(entry, object, () =>
+          keeper.changedFields(entry, object.content),
+        )
+        if (found === null) continue
+        const { state, changed } = found
+        if (isOutside(state) && object.changedAt >= now - FRESH_MS) {
+          isBusy ??= await mayHaveUnrecordedWrites(realm)
+          if (isBusy) {
+            deferredFrom = Math.min(deferredFrom ?? Infinity, object.changedAt)
+            continue
+          }
+        }
+        checks.push(await settle(entry, { State: state, Changed: changed }, object.changedAt))
+      }
+      await source.checkEntries(checks)
+      return deferredFrom
+    },
+
+    /** Reports entries as missing (P4), and stores what the sweep has read. `except` are the entities that it has not read. */
+    async finish(
+      realm: string,
+      { from, until, except }: { from: number; until: number; except: readonly string[] },
+    ): Promise<void> {
+      const [before] = await ranges.rows(nameOf(realm))
+      const unseen = before === undefined ? [] : await source.unseenEntries(realm, MAX_UNSEEN)
+      const checks: EntryCheck[] = []
+      for (const entry of unseen) {
+        const at = Date.parse(entry.RecordedAt)
+        const { From, Until, Except } = before?.Value ?? { From: '', Until: '', Except: [] }
+        const isRead =
+          at - CLOCK_MS >= Math.max(from, Date.parse(From)) &&
+          at <= Math.min(until, Date.parse(Until)) &&
+          !except.includes(entry.Entity) &&
+          !Except.includes(entry.Entity)
+        if (isRead) checks.push(await settle(entry, { State: 'Missing', Changed: null }, at))
+      }
+      await source.checkEntries(checks)
+      const Value: ReadRange = {
+        From: new Date(from).toISOString(),
+        Until: new Date(until).toISOString(),
+        Except: except,
+      }
+      await changeRow(ranges, [nameOf(realm)], () => ({ Name: nameOf(realm), Value }))
+    },
+
+    /** Forgets what was read of a company that was removed. */
+    async forget(realm: string): Promise<void> {
+      await changeRow(ranges, [nameOf(realm)], () => undefined)
+    },
+  }
+}
