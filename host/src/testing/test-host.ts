@@ -1,4 +1,9 @@
 /** A host for tests: the coordinator with a store in memory, fake targets, and a clock that the test moves. */
+import type {
+  OperationView,
+  TakenObject,
+  TakenObjectPage,
+} from '@integration-host/shared/contracts/operation'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -138,6 +143,14 @@ export interface TestHost extends AsyncDisposable {
   change(entity: ChangeTrigger['entity'], change: BookChange): Promise<readonly TestRun[]>
   /** Returns the latest 500 runs of a process, oldest first. They include the runs that a schedule has started. */
   runs(process: string | { readonly name: string }): Promise<readonly TestRun[]>
+  /**
+   * Takes back what the runs of a process have created in the books of companies, as `operations start --action take-back`
+   * does, and returns the objects, in the order of their entity and id. With `dryRun`, only looks what could be taken back.
+   */
+  takeBack(
+    process: string | { readonly name: string },
+    options?: { readonly dryRun?: boolean },
+  ): Promise<readonly TakenObject[]>
   /**
    * Moves the clock and runs everything that becomes due meanwhile: schedules, retries, waits, time limits, the
    * recovery of leases, and retention.
@@ -407,19 +420,43 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
       for (const item of page.items.toReversed()) found.push(await testRunOf(item))
       return found
     },
+    async takeBack(process, takeBackOptions = {}) {
+      requireKnownMembers('the last argument of takeBack', takeBackOptions, ['dryRun'])
+      const Process = typeof process === 'string' ? process : process.name
+      const { ID } = (await request('/operations', {
+        Action: 'take-back',
+        Process,
+        Filter: {},
+        Reason: 'takeBack of the test host',
+        DryRun: takeBackOptions.dryRun === true,
+      })) as unknown as OperationView
+      const path = `/operations/${ID}`
+      for (let seconds = 0; seconds < MAX_TAKE_BACK_SECONDS; seconds += 1) {
+        await runUntil(clock.now() + 1_000)
+        const { Status } = (await request(path)) as unknown as OperationView
+        const { items } = (await request(`${path}/objects?limit=200`)) as unknown as TakenObjectPage
+        if (Status !== 'Running' && !items.some(({ Outcome }) => Outcome === 'pending'))
+          return items.toSorted((a, b) => nameOfObject(a).localeCompare(nameOfObject(b)))
+      }
+      throw new Error('taking back does not end')
+    },
     async advance(duration) {
       await runUntil(clock.now() + milliseconds(duration))
     },
     kill(point, step) {
       if (!killPoints.includes(point))
         throw new TypeError(`${point} is not a point to kill at: use ${killPoints.join(', ')}`)
-      const steps = processes.flatMap(({ stepNames }) => stepNames)
+      const steps = [...processes.flatMap(({ stepNames }) => stepNames), 'remove']
       if (step !== undefined) requireOneOf('the step of kill', step, steps)
       armed = { point, step }
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   }
 }
+
+/** The seconds on the clock of the host after which a take-back counts as one that does not end. */
+const MAX_TAKE_BACK_SECONDS = 3_600
+const nameOfObject = ({ Entity, EntityID }: TakenObject): string => `${Entity} ${EntityID}`
 
 /**
  * Opens a journal that writes nothing. No test continues after its OS process has ended, so nothing needs to be stored.

@@ -79,6 +79,9 @@ import { createTraceparents } from './worker/traceparent.ts'
 import { createEventStreams } from './events/event-stream-routes.ts'
 import { createReadLog } from './routes/read-log.ts'
 import { createRunEnds } from './routes/run-ends.ts'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { createTakeBack } from './take-back/take-back.ts'
+import { createTakeBackProcess, TAKE_BACK } from './take-back/take-back-process.ts'
 import { createClosingDates } from './step/closing-dates.ts'
 import { createSealedCursors } from './routes/sealed-cursors.ts'
 import { needsChangeFeed, needsLooks, startTriggers } from './triggers.ts'
@@ -428,6 +431,30 @@ export async function startCoordinator(
           ),
       ),
     )
+  const takeBackProcess = createTakeBackProcess({
+    source,
+    operations: bulkOperations,
+    entryKeeper,
+    closingDates,
+    faultOf: config.PROVIDER_PROFILE.accounting.faultOf,
+  })
+  const takeBack = createTakeBack({
+    source,
+    publisher,
+    process: takeBackProcess,
+    async load() {
+      if (processes.get(TAKE_BACK) === takeBackProcess) return
+      if (processes.has(TAKE_BACK))
+        throw new IntegrationError(
+          'process_built_in',
+          `a process of this installation has the name of the built-in process ${TAKE_BACK}`,
+        )
+      await addProcess(takeBackProcess)
+      worker.followDefinitions()
+    },
+  })
+  if ((await source.storedProcesses().catch((): readonly string[] => [])).includes(TAKE_BACK))
+    await takeBack.load()
   const access = stack.use(openAccessKeys(config, { logger: log, health, metrics: serviceMetrics }))
   const operationRunner = stack.use(
     startOperationRunner({
@@ -436,6 +463,7 @@ export async function startCoordinator(
       source,
       store: bulkOperations,
       runActions,
+      takeBack,
       processes: processNames,
       owner,
       retryStore,
@@ -494,6 +522,8 @@ export async function startCoordinator(
       auditor,
       async onAudit(audit) {
         lastAudit = audit
+        // Another replica has queued runs of it, and has ended since.
+        if (TAKE_BACK in audit.unknownProcesses) await takeBack.load()
         await metrics.setAudit(audit)
       },
       removeFiles,
@@ -520,6 +550,7 @@ export async function startCoordinator(
     keys: access.keys,
     runActions,
     operationRunner,
+    takeBack,
     schedules: triggers.schedules,
     erase,
     shutdown: exportsEnd.signal,

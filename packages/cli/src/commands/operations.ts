@@ -5,6 +5,8 @@ import {
   OperationPage,
   OperationView,
   StartOperation,
+  type TakenObject,
+  TakenObjectPage,
 } from '@integration-host/shared/contracts/operation'
 import { type Command, expectNone, invalidOption, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
@@ -28,6 +30,8 @@ import { FILTER_HELP, filterOf, filterOptions } from './transactions/filter-opti
 /** The maximum number of runs that are printed. `--json` prints all runs that the coordinator lists. */
 const MAX_PRINTED = 20
 const DEFAULT_LIMIT = 20
+/** The maximum number of objects that are read of an operation that takes back. */
+const MAX_OBJECTS = 100_000
 const MOST_PER_PAGE = 200
 const WATCH_HELP = `  --watch             print the progress until the operation has ended or is paused
 ${INTERVAL_HELP}`
@@ -45,12 +49,16 @@ const optionOf = {
 } as const
 
 export const startOperation: Command = {
-  summary: 'resume, cancel, replay or retry many runs',
+  summary: 'resume, cancel, replay, retry or take back many runs',
   usage:
     '--action ACTION --process NAME (filter options | --id ID… | --every-run) --reason TEXT [--dry-run] [--watch]',
   help: `Starts one action on many runs. The coordinators carry it out in the background, also after this command has ended
 and after they were restarted. Runs whose state does not allow the action are skipped. The action log has an entry for
 each run.
+
+The action take-back deletes what all runs of each transaction have created in the books of their companies, payments
+before their invoices, and makes customers and other objects of lists inactive. It leaves what a person has changed, what
+is paid or linked, what lies in a closed period and what is gone, and lists it. A dry run names every object.
 
   --action ACTION     ${bulkActions.join(', ')}
   --process NAME      the process of the runs
@@ -69,7 +77,9 @@ Examples:
   integration-host operations start --action resume --process OrderProcess --status failed --class http_503 \\
     --since 2h --reason 'the API is back' --dry-run
   integration-host operations start --action cancel --process OrderProcess --realm 77 --status retrying,waiting \\
-    --reason 'the company has left' --per-second 10 --watch`,
+    --reason 'the company has left' --per-second 10 --watch
+  integration-host operations start --action take-back --process InvoiceExport --realm 77 --since 12h \
+    --reason 'the import of last night was wrong' --dry-run`,
   async run(args, terminal) {
     const { values, positionals } = parse(args, {
       ...filterOptions,
@@ -142,7 +152,8 @@ Examples:
     if (values.watch)
       return watchOperation(service, id, { intervalMs, isJson: values.json }, terminal)
     const operation = await service.get(pathOf(id), OperationDetail)
-    await print(terminal, ...(values.json ? [JSON.stringify(operation)] : linesOf(operation)))
+    const objects = await objectsOf(service, operation)
+    await print(terminal, ...outputOf(operation, objects, values.json))
     return exitCodes.ok
   },
 }
@@ -242,12 +253,15 @@ async function watchOperation(
   const poll = async (): Promise<boolean> => {
     const operation = await service.get(pathOf(id), OperationDetail)
     last = operation
-    const isRunning = operation.Status === 'Running'
+    const objects = await objectsOf(service, operation)
+    const isPending = objects?.some(({ Outcome }) => Outcome === 'pending') === true
+    const isRunning =
+      operation.Status === 'Running' || (operation.Status === 'Completed' && isPending)
     const progress = plain(`${operation.Status}: ${progressOf(operation)}`)
     if (isJson) {
-      if (!isRunning) await print(terminal, JSON.stringify(operation))
-    } else if (isRedrawn) await draw(linesOf(operation))
-    else if (!isRunning) await print(terminal, ...linesOf(operation))
+      if (!isRunning) await print(terminal, ...outputOf(operation, objects, true))
+    } else if (isRedrawn) await draw(outputOf(operation, objects))
+    else if (!isRunning) await print(terminal, ...outputOf(operation, objects))
     else if (progress !== printed) await print(terminal, progress)
     printed = progress
     return isRunning
@@ -256,6 +270,72 @@ async function watchOperation(
   // The cast is needed because TypeScript does not see that `poll` has assigned `last`.
   const ended = last as OperationDetail | null
   return ended?.Status === 'Completed' && ended.Failed === 0 ? exitCodes.ok : exitCodes.failed
+}
+
+/** Reads the objects of an operation that takes back; `null` for other operations. */
+async function objectsOf(
+  service: ServiceApi,
+  { ID, Action }: OperationView,
+): Promise<readonly TakenObject[] | null> {
+  if (Action !== 'take-back') return null
+  const objects: TakenObject[] = []
+  const list = {
+    path: `${pathOf(ID)}/objects`,
+    schema: TakenObjectPage,
+    limit: MAX_OBJECTS,
+    mostPerPage: MOST_PER_PAGE,
+  }
+  for await (const page of pagesOf(service, list)) objects.push(...page)
+  return objects
+}
+
+function outputOf(
+  operation: OperationDetail,
+  objects: readonly TakenObject[] | null,
+  isJson?: boolean,
+): string[] {
+  if (isJson)
+    return [JSON.stringify({ ...operation, ...(objects !== null && { Objects: objects }) })]
+  return [...linesOf(operation), ...objectLinesOf(operation, objects ?? [])]
+}
+
+/** Returns the totals by entity and outcome, and the first objects that are left. */
+function objectLinesOf({ DryRun }: OperationView, objects: readonly TakenObject[]): string[] {
+  if (objects.length === 0) return []
+  const outcomeOf = ({ Outcome, Reason }: TakenObject): string =>
+    [Outcome, ...(Reason === null ? [] : [Reason])].join(': ')
+  const totals = new Map<string, number>()
+  for (const object of objects)
+    for (const entity of [object.Entity, 'in total']) {
+      const key = `${entity}\t${outcomeOf(object)}`
+      totals.set(key, (totals.get(key) ?? 0) + 1)
+    }
+  const order = ([key]: [string, number]): string => `${key.startsWith('in total') ? 1 : 0}${key}`
+  const rows = [...totals]
+    .toSorted((a, b) => order(a).localeCompare(order(b)))
+    .map(([key, count]) => [...key.split('\t'), String(count)])
+  const others = objects.filter(({ Outcome }) => Outcome === 'left' || Outcome === 'failed')
+  const shown = others.slice(0, MAX_PRINTED)
+  return [
+    '',
+    ...createTable(['ENTITY', DryRun ? 'WOULD BE' : 'IS', 'COUNT'])(rows),
+    ...(shown.length === 0
+      ? []
+      : [
+          '',
+          ...createTable(['LEFT', 'REALM', 'WHY', 'CHANGED FIELDS'])(
+            shown.map((object) => [
+              `${object.Entity} ${object.EntityID}`,
+              object.Realm,
+              object.Reason ?? '',
+              object.Fields?.join(', ') ?? '',
+            ]),
+          ),
+        ]),
+    ...(others.length > shown.length
+      ? [`… and ${others.length - shown.length} more (--json prints all)`]
+      : []),
+  ]
 }
 
 const progressOf = ({ Done, Skipped, Failed, DryRun }: OperationView): string =>

@@ -4,7 +4,7 @@ import { RunFilter } from './run-filter.ts'
 import { headerStatuses, ReplayID, TransactionID } from './transaction.ts'
 
 /** The action that a bulk operation applies to each of its runs. */
-export const bulkActions = ['resume', 'cancel', 'replay', 'retry'] as const
+export const bulkActions = ['resume', 'cancel', 'replay', 'retry', 'take-back'] as const
 export type BulkAction = (typeof bulkActions)[number]
 
 /**
@@ -106,6 +106,35 @@ export const OperationDetail = OperationView.extend({
     .meta({ description: `of a dry run: the first ${MAX_LISTED_MATCHES} runs` }),
 }).meta({ ref: 'OperationDetail' })
 export type OperationDetail = z.output<typeof OperationDetail>
+
+/** An object that an operation with the action `take-back` takes back, in `GET /operations/{id}/objects`. */
+export const TakenObject = z
+  .object({
+    TransactionID: z.string().meta({ description: 'the run of the process TakeBack' }),
+    Realm: z.string(),
+    Entity: z.string(),
+    EntityID: z.string(),
+    // Both are strings, because during an upgrade a replica may read a value that only a newer release knows.
+    Outcome: z.string().meta({
+      description:
+        'deleted, inactivated, left (see Reason), failed (Reason has the error class) or pending. Of a dry run: what would become of it',
+    }),
+    Reason: z.string().nullable().meta({
+      description:
+        'why an object is left: changed_outside, paid, linked, books_closed, gone, unproven (nothing to compare with), not_supported, refused (by the provider)',
+    }),
+    Fields: z
+      .array(z.string())
+      .nullable()
+      .meta({ description: 'the fields that were changed outside' }),
+  })
+  .meta({ ref: 'TakenObject' })
+export type TakenObject = z.output<typeof TakenObject>
+
+export const TakenObjectPage = z
+  .object({ items: z.array(TakenObject), next_cursor: z.string().nullable() })
+  .meta({ ref: 'TakenObjectPage' })
+export type TakenObjectPage = z.output<typeof TakenObjectPage>
 
 export const OperationPage = z
   .object({

@@ -214,8 +214,8 @@ export function createOperationStore(
     },
 
     /**
-     * Acquires the lease of a running operation. The operation must act on one of these processes, or else cancel runs,
-     * because a cancellation needs no process definition. Operations that another replica has leased are skipped. Of
+     * Acquires the lease of a running operation. The operation must act on one of these processes, or else cancel runs
+     * or take back, because these need no process definition. Operations that another replica has leased are skipped. Of
      * the remaining operations, chooses the operation whose last change is the oldest, so that released operations
      * alternate. Returns `null` if there is no such operation.
      */
@@ -225,7 +225,7 @@ export function createOperationStore(
         const [free] = (await open({ Status: 'Running' }))
           .filter(
             ({ Action, Process, LeaseUntil }) =>
-              (Action === 'cancel' || processes.includes(Process)) &&
+              (Action === 'cancel' || Action === 'take-back' || processes.includes(Process)) &&
               (LeaseUntil === null || Date.parse(LeaseUntil) <= now),
           )
           .toSorted((a, b) => Date.parse(a.UpdatedAt) - Date.parse(b.UpdatedAt))

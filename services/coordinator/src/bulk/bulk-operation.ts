@@ -38,6 +38,11 @@ export interface OperationRequest {
     readonly Filter?: RunFilter | undefined
     readonly Ids?: readonly string[] | undefined
     readonly FromStep?: string | undefined
+    /**
+     * With the action `take-back`: the process of the runs. `Process` is then the one that takes back, so that a replica of
+     * a release that does not know the action leaves the operation to others.
+     */
+    readonly Of?: string | undefined
     readonly PerSecond: number
     /** The realms of the key that started the operation, in the format of the key file. */
     readonly Realms: readonly string[]
@@ -45,6 +50,15 @@ export interface OperationRequest {
     readonly IsKept?: true
   }
 }
+
+/** Returns the process of the runs on which an operation acts. */
+export const processOf = ({
+  Process,
+  Request,
+}: {
+  readonly Process: string
+  readonly Request: Pick<OperationRequest['Request'], 'Of'>
+}): string => Request.Of ?? Process
 
 /** The status reason of an operation that was stopped because its key has ended. */
 export const KEY_ENDED = 'key_ended'

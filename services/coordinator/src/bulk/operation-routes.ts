@@ -3,6 +3,7 @@ import {
   OperationPage,
   OperationView,
   StartOperation,
+  TakenObjectPage,
 } from '@integration-host/shared/contracts/operation'
 import type { Caller } from '@integration-host/shared/access/caller'
 import type { ErrorCode } from '@integration-host/shared/errors'
@@ -13,10 +14,12 @@ import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { Act } from '../run/action.ts'
-import type { OperationPosition, OperationSummary } from './bulk-operation.ts'
+import { type OperationPosition, type OperationSummary, processOf } from './bulk-operation.ts'
 import type { OperationStore } from './bulk-operation-store.ts'
 import { operationNotFound } from '../run/errors.ts'
 import { requireStepOf, type RunActions } from '../worker/run-actions.ts'
+import type { TakeBack } from '../take-back/take-back.ts'
+import { TAKE_BACK } from '../take-back/take-back-process.ts'
 import type { OperationRunner } from './run-bulk-operations.ts'
 import { action, type ActionRequest } from '../routes/act.ts'
 import { picked } from '../routes/changed-run.ts'
@@ -27,6 +30,7 @@ export interface OperationRouteDeps {
   readonly bulkOperations: OperationStore
   readonly runActions: RunActions
   readonly operationRunner: Pick<OperationRunner, 'hint'>
+  readonly takeBack: Pick<TakeBack, 'load' | 'objects'>
   readonly cursors: SealedCursors
 }
 
@@ -60,6 +64,14 @@ const OperationsQuery = z.object({
   cursor: CursorParam.optional(),
 })
 
+/** A position in the list of the runs that take back. */
+const RunPosition = z.object({
+  Process: z.string(),
+  TransactionID: z.string(),
+  ReplayID: z.int(),
+  at: z.string(),
+})
+
 const tags = ['operations']
 
 /** `/operations`: bulk operations, each of which performs one action on many runs in the background. */
@@ -67,6 +79,7 @@ export function operationRoutes({
   bulkOperations,
   runActions,
   operationRunner,
+  takeBack,
   cursors,
 }: OperationRouteDeps) {
   /**
@@ -77,7 +90,7 @@ export function operationRoutes({
     const operation = await bulkOperations.operation(id)
     if (operation === null) throw operationNotFound()
     const caller = callerOf(c)
-    caller.requireProcess(operation.Process)
+    caller.requireProcess(processOf(operation))
     for (const realm of operation.Request.Realms) caller.requireRealm(realm)
     return operation
   }
@@ -104,11 +117,13 @@ export function operationRoutes({
       describeRoute({
         operationId: 'createOperation',
         tags,
-        summary: 'Resume, cancel, replay or retry many runs, at most `PerSecond`',
+        summary: 'Resume, cancel, replay, retry or take back many runs, at most `PerSecond`',
         description:
           'The runs are those of `Filter`, or the latest ones of the transactions `Ids`. With `Filter`, the operation ' +
           'goes once through the runs that exist when it starts, newest first, and acts on those that match when their ' +
-          'turn comes and are the latest of their transaction. It acts only on runs that the key may use.',
+          'turn comes and are the latest of their transaction. It acts only on runs that the key may use. `take-back` deletes ' +
+          'what all runs of the transaction have created in the books, and leaves what was changed since: ' +
+          '`GET /operations/{id}/objects` lists both.',
         responses: responses(
           { 202: OperationView },
           'process_not_found',
@@ -122,10 +137,12 @@ export function operationRoutes({
         const { Action, Process, DryRun, Reason: reason, Ids, ...request } = c.req.valid('json')
         const caller = callerOf(c)
         caller.requireProcess(Process)
-        // Cancelling needs no process definition, so runs of a process that is not loaded can be cancelled. The other
-        // actions need the definition.
-        if (Action === 'cancel') await runActions.requireKnown(Process)
+        // Cancelling and taking back need no process definition, so they are possible for a process that is not loaded.
+        // The other actions need the definition.
+        if (Action === 'cancel' || Action === 'take-back') await runActions.requireKnown(Process)
         else runActions.process(Process)
+        const isTakeBack = Action === 'take-back'
+        if (isTakeBack) await takeBack.load()
         const { FromStep } = request
         if (FromStep !== undefined) requireStepOf(runActions.process(Process), FromStep)
         for (const realm of request.Filter?.realm ?? []) caller.requireRealm(realm)
@@ -133,9 +150,14 @@ export function operationRoutes({
           crypto.randomUUID(),
           {
             Action,
-            Process,
+            Process: isTakeBack ? TAKE_BACK : Process,
             DryRun,
-            Request: { ...request, Ids: Ids && [...new Set(Ids)], Realms: caller.realms },
+            Request: {
+              ...(isTakeBack && { Of: Process }),
+              ...request,
+              Ids: Ids && [...new Set(Ids)],
+              Realms: caller.realms,
+            },
           },
           { by: caller, reason },
         )
@@ -163,8 +185,9 @@ export function operationRoutes({
         const page = await bulkOperations.operations({ limit, after })
         const caller = callerOf(c)
         const visible = page.operations.filter(
-          ({ Process, Request: { Realms } }) =>
-            caller.mayUseProcess(Process) && Realms.every((realm) => caller.mayUseRealm(realm)),
+          (operation) =>
+            caller.mayUseProcess(processOf(operation)) &&
+            operation.Request.Realms.every((realm) => caller.mayUseRealm(realm)),
         )
         return c.json({
           items: visible.map(viewOf),
@@ -187,6 +210,31 @@ export function operationRoutes({
         const operation = await visibleTo(c, c.req.valid('param').id)
         const { Failures, Matches } = operation.Progress
         return c.json({ ...viewOf(operation), Failures, Matches })
+      },
+    )
+    .get(
+      '/:id/objects',
+      needs('transactions:read'),
+      describeRoute({
+        operationId: 'listOperationObjects',
+        tags,
+        summary: 'What an operation with the action take-back has done with each object',
+        description:
+          'While the operation or its runs go on, further objects may come. A page may have fewer objects than `limit`.',
+        responses: responses(TakenObjectPage, 'operation_not_found'),
+      }),
+      validate('param', IdParam),
+      knownQuery(OperationsQuery),
+      async (c) => {
+        const { id } = c.req.valid('param')
+        const { limit, cursor } = c.req.valid('query')
+        await visibleTo(c, id)
+        const after = cursor === undefined ? null : cursors.open('objects', cursor, RunPosition)
+        const { items, next } = await takeBack.objects(id, { after, limit })
+        return c.json({
+          items,
+          next_cursor: next === null ? null : cursors.seal('objects', next),
+        })
       },
     )
     .post(
@@ -220,7 +268,7 @@ const viewOf = ({ Request, Progress, ...operation }: OperationSummary): Operatio
   return {
     ID: operation.ID,
     Action: operation.Action,
-    Process: operation.Process,
+    Process: Request.Of ?? operation.Process,
     Filter: Request.Filter ?? null,
     IdCount: Request.IdCount,
     FromStep: Request.FromStep ?? null,

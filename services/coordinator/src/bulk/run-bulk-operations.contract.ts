@@ -67,6 +67,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
           retry: wrap((...of: Parameters<typeof source.retry>) => source.retry(...of)),
           replay: wrap((_, id, request, act) => source.replay(process, id, request, act)),
         },
+        takeBack: { begin: async () => {} },
         processes: [process.name],
         keys: { hasEnded: () => false },
         owner: crypto.randomUUID(),

@@ -18,6 +18,7 @@ import {
   type OperationLease,
   type OperationProgress,
   type OperationTarget,
+  processOf,
   type RunOutcome,
   withOutcomes,
 } from './bulk-operation.ts'
@@ -27,15 +28,20 @@ import type { Run } from '../run/run.ts'
 import { isDelayed } from '../run/start-time.ts'
 import { isOver, isResumable, isRetryable } from '../run/status.ts'
 import { RENEW_MS, type TransactionSource } from '../run/transaction-source.ts'
+import type { TakeBack } from '../take-back/take-back.ts'
 import type { RunActions } from '../worker/run-actions.ts'
 import { createPace } from '../worker/pace.ts'
 import { startPolling } from '../worker/polling.ts'
 import { ABORTED, type StoreRetry } from '../worker/store-retry.ts'
 
+/** The actions on runs. The action `take-back` acts on what the runs have created. */
+type RunAction = Exclude<BulkAction, 'take-back'>
+
 export interface OperationRunnerDeps {
   readonly source: Pick<TransactionSource, 'search' | 'get'>
   readonly store: OperationStore
-  readonly runActions: Pick<RunActions, BulkAction>
+  readonly runActions: Pick<RunActions, RunAction>
+  readonly takeBack: Pick<TakeBack, 'begin'>
   /** The loaded processes. A replica works on operations of these processes, and on all operations that cancel runs. */
   readonly processes: readonly string[]
   readonly keys: Pick<AccessKeys, 'hasEnded'>
@@ -199,9 +205,11 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     Request.IsKept !== true && deps.keys.hasEnded(KeyID, Date.parse(CreatedAt))
 
   async function nextBatch(
-    { Request, Process, CreatedAt, DryRun }: Operation,
+    operation: Operation,
     position: OperationProgress['Position'],
   ): Promise<Pick<OperationProgress, 'Batch' | 'Position' | 'IsLastBatch'>> {
+    const { Request, CreatedAt, DryRun } = operation
+    const of = processOf(operation)
     const { Filter = {}, Ids, PerSecond, Realms } = Request
     const paced = Math.min(MAX_BATCH, Math.ceil(PerSecond * BATCH_SECONDS))
     if (Ids !== undefined) {
@@ -218,10 +226,10 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     const startedAt = new Date(Date.parse(CreatedAt) + 1).toISOString()
     const isEarlier = Filter.until !== undefined && Date.parse(Filter.until) < Date.parse(startedAt)
     const { runs, next } = await source.search({
-      process: Process,
+      process: of,
       filter: { ...Filter, until: isEarlier ? Filter.until : startedAt },
       order: 'created',
-      visible: { realms: Realms, processes: [Process] },
+      visible: { realms: Realms, processes: [of] },
       after: position === null || typeof position === 'number' ? null : position,
       limit: DryRun ? DRY_BATCH : paced,
     })
@@ -237,12 +245,17 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     const { TransactionID, ReplayID } = target
     const run = { TransactionID, ReplayID }
     try {
+      const { Action } = operation
       const latest = await inspect(operation, target)
+      if (Action === 'take-back') {
+        await deps.takeBack.begin(operation, processOf(operation), target)
+        return { ...run, kind: 'done' }
+      }
       if (operation.DryRun && latest !== null)
-        return allows[operation.Action](latest, clock.now())
+        return allows[Action](latest, clock.now())
           ? { ...run, ReplayID: latest.ReplayID, kind: 'matched', status: latest.Status }
           : { ...run, kind: 'skipped' }
-      await execute(operation, target)
+      await execute(operation, Action, target)
       return { ...run, kind: 'done' }
     } catch (error) {
       if (error instanceof DoneBefore) return { ...run, kind: 'done' }
@@ -266,12 +279,14 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
    * if its key may use all realms, or if a search has found the run: a search returns only runs that the key may use.
    */
   async function inspect(
-    { Process, DryRun, Request }: Operation,
+    operation: Operation,
     { TransactionID, ReplayID, Status }: OperationTarget,
   ): Promise<Run | null> {
+    const { DryRun, Request } = operation
+    const of = processOf(operation)
     if (!DryRun && (Status !== null || Request.Realms.includes('*'))) return null
-    const found = await source.get(Process, TransactionID, null, { attempts: 0, bodies: false })
-    if (found === null) throw notFound(Process, TransactionID, null)
+    const found = await source.get(of, TransactionID, null, { attempts: 0, bodies: false })
+    if (found === null) throw notFound(of, TransactionID, null)
     const { run } = found
     if (run.Realm !== null && !isCovered(run.Realm, Request.Realms))
       throw new IntegrationError('forbidden', 'the key of the operation may not use this realm')
@@ -282,9 +297,10 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
 
   function execute(
     operation: Operation,
+    Action: RunAction,
     { TransactionID, ReplayID }: OperationTarget,
   ): Promise<unknown> {
-    const { Process, Action, KeyID, Person, Reason, Request } = operation
+    const { Process, KeyID, Person, Reason, Request } = operation
     const act: Act = {
       by: { keyId: KeyID, person: Person },
       reason: Reason,
@@ -310,7 +326,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
 }
 
 /** Whether an action can change a run. The run must be the latest run of its transaction. */
-const allows: Readonly<Record<BulkAction, (run: Run, now: number) => boolean>> = {
+const allows: Readonly<Record<RunAction, (run: Run, now: number) => boolean>> = {
   resume: ({ Status, ErasedAt }) => isResumable(Status) && ErasedAt === null,
   cancel: ({ Status }) => !isOver(Status),
   retry: (run, now) => isRetryable(run.Status) || isDelayed(run, now),

@@ -10,7 +10,7 @@
  * L4  The call is sent through the gateway, and its response is classified like that of a step. So it respects the rate
  *     limits of its company, and waits while the credential must be renewed.
  */
-import { credentialName, Realm } from '@integration-host/shared/contracts/realm'
+import { Realm } from '@integration-host/shared/contracts/realm'
 import {
   type ProviderEntity,
   providerEntities,
@@ -18,7 +18,6 @@ import {
   ReportedEntityId,
 } from '@integration-host/shared/contracts/provider-event'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
-import { DOCUMENT_LIMITS, parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 import type { Actor } from '../run/action.ts'
 import { normalizedJson } from '../run/json-normalization.ts'
@@ -32,9 +31,8 @@ import { type BookObject, type ChangeSettings, LINKING_ENTITIES } from '../step/
 import { defineProcess } from '../step/define-process.ts'
 import { outlineOf, type ProcessDefinition } from '../step/definition.ts'
 import { eventPlaces } from '../step/event.ts'
-import { type EarlyOutcome, judgeCall, shortText } from '../step/judge-call.ts'
+import { type Reading, readObject } from '../step/read-object.ts'
 import { shortRedacted } from '../step/redacted-step.ts'
-import { type SendDeps, sendCall } from '../step/send-call.ts'
 import { thrownText } from '../step/thrown-text.ts'
 import type { TransitionPublisher } from '../worker/transition-publisher.ts'
 import type { ChangeWaitRow, ChangeWaits } from './change-waits.ts'
@@ -49,8 +47,6 @@ const MAX_LINKS = 1_000
 const SECOND_OVER_MS = 3_000
 /** The pause before a run is looked at once more whose worker has not recorded yet that it waits. */
 const NOT_WAITING_YET_MS = 1_000
-/** Intuit's code of the error for an object that does not exist. */
-const NOT_FOUND = '610'
 
 const Looked = z.object({ Entity: z.enum(providerEntities), EntityID: ReportedEntityId })
 
@@ -127,8 +123,6 @@ export interface ChangeLookDeps {
   readonly publisher: () => Pick<TransitionPublisher, 'publishSteps' | 'publishEvent'>
 }
 
-/** The object of a company, `null` if it does not exist, or the outcome with which a run of the process ends. */
-type Reading = { readonly object: BookObject | null } | { readonly end: EarlyOutcome }
 type Read = (entity: ProviderEntity, id: string) => Promise<Reading>
 
 /** Builds the process `ChangeLook`. */
@@ -235,7 +229,13 @@ export function createChangeLook({
           response: null,
         }
       try {
-        return await lookAt(realm.data, looked.data, readerOf(realm.data, definition, claim, deps))
+        return await lookAt(realm.data, looked.data, (entity, id) =>
+          readObject(
+            { realm: realm.data, entity, id },
+            { process: definition, run: claim.run },
+            deps,
+          ),
+        )
       } catch (error) {
         // An IntegrationError means that the store is unavailable. Any other error is a bug, and its message may contain
         // business data.
@@ -319,41 +319,4 @@ function linksOf(object: BookObject | null): { entity: ProviderEntity; id: strin
       linked.set(`${data.TxnType}-${data.TxnId}`, { entity: data.TxnType, id: data.TxnId })
   }
   return [...linked.values()]
-}
-
-/** Returns the function that reads an object of a company through the gateway. */
-function readerOf(realm: string, process: ProcessDefinition, { run }: Claim, deps: SendDeps): Read {
-  const credential = credentialName(realm)
-  return async (entity, id) => {
-    const request = { url: `/v3/company/${realm}/${entity.toLowerCase()}/${id}` }
-    const sent = await sendCall(
-      { process, run, request, options: { credential }, callKey: null, isEnded: () => false },
-      deps,
-    )
-    if ('end' in sent) return sent
-    const { outcome, what, owner } = sent
-    const judged = await judgeCall(outcome, what, owner, deps)
-    if ('kind' in judged) {
-      const body = judged.kind === 'failed' ? (judged.response?.body ?? '') : ''
-      return judged.kind === 'failed' && deps.gateway.faultOf(body)?.code === NOT_FOUND
-        ? { object: null }
-        : { end: judged.kind === 'failed' ? { ...judged, response: null } : judged }
-    }
-    const document = parseJson(judged.body, DOCUMENT_LIMITS) as Record<string, unknown> | null
-    const object = document?.[entity]
-    if (typeof object !== 'object' || object === null || Array.isArray(object)) {
-      const error = shortText(`${what} responded with ${judged.status} and another document`)
-      return {
-        end: {
-          kind: 'retry',
-          errorClass: 'response_invalid',
-          error,
-          response: null,
-          retryAfterMs: null,
-        },
-      }
-    }
-    const found = object as BookObject
-    return { object: found['status'] === 'Deleted' ? null : found }
-  }
 }

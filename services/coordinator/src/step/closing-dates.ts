@@ -69,7 +69,27 @@ export async function withClosingDate(
 ): Promise<Blocked> {
   const waiting = readWaitingFor(outcome.waitingFor)
   if (waiting?.kind !== 'books') return outcome
-  const realm = waiting.name
+  try {
+    const date = await closingDateOf(waiting.name, { process, run }, deps)
+    return date === null
+      ? outcome
+      : { ...outcome, error: outcome.error.replace(CLOSED, `${CLOSED}, until ${date}`) }
+  } catch {
+    // The store is unavailable. The run waits with the error that it has.
+    return outcome
+  }
+}
+
+/**
+ * Returns the closing date of a company; `null` if it is not known, or the books are open.
+ *
+ * @throws {IntegrationError} `store_unavailable`
+ */
+export function closingDateOf(
+  realm: string,
+  { process, run }: Pick<Calling, 'process' | 'run'>,
+  deps: SendDeps & { readonly closingDates: Pick<ClosingDates, 'of'> },
+): Promise<string | null> {
   const read = async (): Promise<string | null> => {
     const sent = await sendCall(
       {
@@ -80,22 +100,14 @@ export async function withClosingDate(
         callKey: null,
         isEnded: () => false,
       },
-      // The call that was rejected is the one that is stored with the attempt.
+      // The attempt stores another call than this one.
       { ...deps, onCall() {} },
     )
     if ('end' in sent) return null
     const judged = await judgeCall(sent.outcome, sent.what, sent.owner, deps)
     return 'kind' in judged ? null : closingDateIn(judged.body)
   }
-  try {
-    const date = await deps.closingDates.of(realm, read)
-    return date === null
-      ? outcome
-      : { ...outcome, error: outcome.error.replace(CLOSED, `${CLOSED}, until ${date}`) }
-  } catch {
-    // The store is unavailable. The run waits with the error that it has.
-    return outcome
-  }
+  return deps.closingDates.of(realm, read)
 }
 
 function closingDateIn(body: string): string | null {

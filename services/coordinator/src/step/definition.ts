@@ -58,13 +58,14 @@ export interface ProcessDefinition {
   /** The values of the settings; `null` until `bindSettings` has set them. @internal */
   readonly bound: BoundSettings | null
   /**
-   * The function that runs the steps of a built-in process, in place of step functions; absent in other processes. It
+   * The function that runs the steps of a built-in process, in place of step functions; absent in other processes. A step
+   * for which it returns `undefined` is run by its step function. It
    * makes its calls with `deps`, and its promise must not reject. Clients cannot queue transactions of a built-in
    * process.
    *
    * @internal
    */
-  readonly runBuiltIn?: (claim: Claim, deps: SendDeps) => Promise<StepOutcome>
+  readonly runBuiltIn?: (claim: Claim, deps: SendDeps) => Promise<StepOutcome> | undefined
 }
 
 export interface StepLimits {

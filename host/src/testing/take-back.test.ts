@@ -1,0 +1,143 @@
+import { defineProcess, z } from 'integration-host'
+import { startTestHost, type TestHost } from 'integration-host/testing'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+
+const REALM = '42'
+const credential = `ACC-${REALM}`
+const idOf = (entity: string) => (body: unknown) =>
+  z.object({ [entity]: z.object({ Id: z.string() }) }).parse(body)[entity]?.Id ?? ''
+const post = <Body extends object>(path: string, body: Body) =>
+  ({ url: `/v3/company/${REALM}/${path}`, method: 'POST', body }) as const
+
+/** Creates a customer and an invoice, and with `paid` a payment of the invoice. */
+const sales = defineProcess('Sales', {
+  input: z.object({ name: z.string(), paid: z.boolean(), fails: z.boolean().optional() }),
+})
+  .step('customer', (step) =>
+    step.execute(post('customer', { DisplayName: step.initialData.name }), {
+      credential,
+      parse: idOf('Customer'),
+    }),
+  )
+  .step('invoice', (step) =>
+    step.execute(
+      post('invoice', {
+        CustomerRef: { value: step.previous.data },
+        Line: [{ Amount: 50, DetailType: 'SalesItemLineDetail' }],
+      }),
+      { credential, parse: idOf('Invoice') },
+    ),
+  )
+  .step('payment', (step) => {
+    if (step.initialData.fails === true) return step.fail('as the test wants')
+    if (!step.initialData.paid) return step.complete()
+    const linked = { TxnId: step.previous.data, TxnType: 'Invoice' }
+    return step.execute(
+      post('payment', {
+        CustomerRef: { value: step.item('customer').data },
+        TotalAmt: 50,
+        Line: [{ Amount: 50, LinkedTxn: [linked] }],
+      }),
+      { credential },
+    )
+  })
+
+describe('taking back', () => {
+  let host: TestHost
+  let company: Awaited<ReturnType<TestHost['company']>>
+  beforeEach(async () => {
+    host = await startTestHost({ processes: sales })
+    company = await host.company(REALM)
+  })
+  afterEach(() => host[Symbol.asyncDispose]())
+  const sell = (id: string, data: object = {}) =>
+    host.run(sales, id, { name: `Ada ${id}`, paid: true, ...data }, { realm: REALM })
+  const outcomes = async (options?: { dryRun?: boolean }) =>
+    (await host.takeBack(sales, options)).map(({ Entity, Outcome, Reason }) =>
+      [Entity, Outcome, Reason ?? ''].join(' ').trim(),
+    )
+  const writes = () => company.calls.filter(({ method }) => method === 'POST').length
+
+  it('deletes a payment before its invoice, and makes the customer inactive', async () => {
+    await sell('1')
+    expect(await outcomes()).toEqual(['Customer inactivated', 'Invoice deleted', 'Payment deleted'])
+    expect(await outcomes()).toEqual([
+      'Customer left gone',
+      'Invoice left gone',
+      'Payment left gone',
+    ])
+  })
+
+  it('a dry run says the same and changes nothing', async () => {
+    await sell('1')
+    const before = writes()
+    expect(await outcomes({ dryRun: true })).toEqual([
+      'Customer inactivated',
+      'Invoice deleted',
+      'Payment deleted',
+    ])
+    expect(writes()).toBe(before)
+  })
+
+  it('leaves what a person has changed, and names the fields', async () => {
+    const run = await sell('1', { paid: false })
+    await company.edit([
+      {
+        entity: 'Invoice',
+        id: String(run.data('invoice')),
+        change: { Line: [{ Amount: 60, DetailType: 'SalesItemLineDetail' }] },
+      },
+    ])
+    const objects = await host.takeBack(sales)
+    expect(objects).toMatchObject([
+      { Entity: 'Customer', Outcome: 'inactivated' },
+      { Entity: 'Invoice', Outcome: 'left', Reason: 'changed_outside' },
+    ])
+    expect(objects[1]?.Fields).not.toEqual([])
+  })
+
+  it('takes back the objects of all runs of a transaction, and of a failed run', async () => {
+    const run = await sell('1', { paid: false, fails: true })
+    expect(run.status).toBe('Failed')
+    expect(await outcomes()).toEqual(['Customer inactivated', 'Invoice deleted'])
+  })
+
+  it('leaves an invoice with a payment that no run has created, and what lies in a closed period', async () => {
+    const run = await sell('1', { paid: false })
+    const linked = { TxnId: String(run.data('invoice')), TxnType: 'Invoice' }
+    const customer = { CustomerRef: { value: String(run.data('customer')) } }
+    await company.books([
+      { Payment: { ...customer, TotalAmt: 50, Line: [{ Amount: 50, LinkedTxn: [linked] }] } },
+    ])
+    expect(await outcomes()).toContain('Invoice left paid')
+    await sell('2', { paid: false })
+    const BookCloseDate = '2099-12-31'
+    await company.edit([
+      { entity: 'Preferences', change: { AccountingInfoPrefs: { BookCloseDate } } },
+    ])
+    expect(await outcomes()).toContain('Invoice left books_closed')
+  })
+
+  it('leaves the objects of a transaction whose run is not over', async () => {
+    const run = await sell('1', { paid: false, fails: true })
+    await run.replay({ fromStep: 'payment' })
+    host.kill('before commit', 'customer')
+    const other = await sell('2')
+    expect(other.status).toBe('Running')
+    const objects = await host.takeBack(sales)
+    expect(objects.map(({ TransactionID }) => TransactionID)).toHaveLength(2)
+  })
+
+  it.each(['before request', 'after request', 'before commit', 'after commit'] as const)(
+    'a worker that is killed %s removes each object once',
+    async (point) => {
+      await sell('1')
+      host.kill(point, 'remove')
+      expect(await outcomes()).toEqual([
+        'Customer inactivated',
+        'Invoice deleted',
+        'Payment deleted',
+      ])
+    },
+  )
+})

@@ -1,0 +1,150 @@
+/**
+ * The action `take-back` of bulk operations: voids or deletes what the runs of the operation have created in the books of
+ * their companies, by one run of the process `TakeBack` for each object.
+ */
+import { TakenObject } from '@integration-host/shared/contracts/operation'
+import { isCovered } from '@integration-host/shared/access/caller'
+import { IntegrationError } from '@integration-host/shared/errors'
+import type { Operation, OperationTarget } from '../bulk/bulk-operation.ts'
+import type { EntryRow } from '../entry/book-entry.ts'
+import { type EntryPosition, readEntries } from '../entry/read-entries.ts'
+import { anotherRunStarted, notFound } from '../run/errors.ts'
+import type { RunPosition } from '../run/run-search.ts'
+import type { Run } from '../run/run.ts'
+import { isOver } from '../run/status.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
+import { outlineOf, type ProcessDefinition } from '../step/definition.ts'
+import type { TransitionPublisher } from '../worker/transition-publisher.ts'
+import { Looked, REMOVE, TAKE_BACK, TakeBackData, takeBackId } from './take-back-process.ts'
+
+export interface TakeBackDeps {
+  readonly source: Pick<TransactionSource, 'get' | 'queue' | 'records' | 'runsOf' | 'search'>
+  readonly publisher: Pick<TransitionPublisher, 'publishSteps'>
+  readonly process: ProcessDefinition
+  /** Loads the process `TakeBack`, which most installations never need, on this replica. */
+  readonly load: () => Promise<void>
+}
+
+export type TakeBack = ReturnType<typeof createTakeBack>
+
+const PAGE = 500
+/** The runs of a transaction that are looked at. A transaction with more is rejected, rather than taken back in part. */
+const MAX_REPLAYS = 1_000
+
+export function createTakeBack({ source, publisher, process, load }: TakeBackDeps) {
+  async function createdBy(name: string, transaction: string): Promise<readonly EntryRow[]> {
+    const created: EntryRow[] = []
+    let after: EntryPosition | undefined
+    do {
+      const filter = { process: name, transaction }
+      const page = await readEntries(source, filter, { after, limit: PAGE })
+      created.push(...page.filter(({ Operation }) => Operation === 'create'))
+      const last = page.length < PAGE ? undefined : page.at(-1)
+      after = last && [last.RecordedAt, last.EntryID]
+    } while (after !== undefined)
+    return created
+  }
+  return {
+    load,
+    /**
+     * Queues the runs that take back what all runs of a transaction have created, newest first.
+     *
+     * @throws {IntegrationError} `transaction_not_undoable` if a run of the transaction is active or in doubt, or if
+     *   nothing was created; `transaction_not_undoable` also if a later run than that of `target` exists.
+     */
+    async begin(operation: Operation, of: string, target: OperationTarget): Promise<void> {
+      const { TransactionID, ReplayID } = target
+      const runs = await source.runsOf(of, TransactionID, { limit: MAX_REPLAYS })
+      const [latest] = runs
+      if (latest === undefined) throw notFound(of, TransactionID, null)
+      if (ReplayID !== null && ReplayID !== latest.ReplayID)
+        throw anotherRunStarted(latest.ReplayID)
+      const found = await source.get(of, TransactionID, null, { attempts: 0, bodies: false })
+      const isUncertain =
+        runs.length === MAX_REPLAYS ||
+        runs.some(({ Status }) => !isOver(Status)) ||
+        found?.run.InDoubt === true
+      if (isUncertain)
+        throw new IntegrationError(
+          'transaction_not_undoable',
+          'a run of the transaction is active or in doubt',
+        )
+      const { Realms } = operation.Request
+      const created = (await createdBy(of, TransactionID)).filter(({ Realm }) =>
+        isCovered(Realm, Realms),
+      )
+      if (created.length === 0)
+        throw new IntegrationError(
+          'transaction_not_undoable',
+          'the runs of the transaction have created no object',
+        )
+      await load()
+      const by = { keyId: operation.KeyID, person: operation.Person }
+      const transactions = created.map(({ Realm, Entity, EntityID, RecordedAt }) => ({
+        TransactionID: takeBackId(operation.ID, Entity, EntityID),
+        Realm,
+        InitialData: {
+          Operation: operation.ID,
+          Entity,
+          EntityID,
+          CreatedAt: RecordedAt,
+          DryRun: operation.DryRun,
+        } satisfies TakeBackData,
+      }))
+      for (let at = 0; at < transactions.length; at += PAGE) {
+        const queued = await source.queue(outlineOf(process), transactions.slice(at, at + PAGE), by)
+        publisher.publishSteps(
+          queued.flatMap(({ outcome, run }) => (outcome === 'queued' ? [run] : [])),
+        )
+      }
+    },
+    /** Returns a page of the objects of an operation, and what has become of them. */
+    async objects(
+      operation: string,
+      { after, limit }: { readonly after: RunPosition | null; readonly limit: number },
+    ): Promise<{ items: TakenObject[]; next: RunPosition | null }> {
+      const { runs, next } = await source.search({
+        process: TAKE_BACK,
+        filter: { idPrefix: `${operation}/` },
+        order: 'created',
+        visible: { realms: ['*'], processes: [TAKE_BACK] },
+        after,
+        limit,
+      })
+      return { items: await Promise.all(runs.map(objectOf)), next }
+    },
+  }
+
+  async function objectOf(run: Pick<Run, 'TransactionID' | 'Realm'>): Promise<TakenObject> {
+    const { TransactionID } = run
+    const found = await source.get(TAKE_BACK, TransactionID, null, { attempts: 0 })
+    const data = TakeBackData.safeParse(found?.run.InitialData)
+    const object = {
+      TransactionID,
+      Realm: run.Realm ?? '',
+      Entity: data.data?.Entity ?? '',
+      EntityID: data.data?.EntityID ?? '',
+    }
+    const status = found?.run.Status ?? 'Failed'
+    const items = found?.items ?? []
+    const item = items.find(({ StepName }) => StepName === REMOVE) ?? items[0]
+    const looked = Looked.safeParse(item?.Data ?? null)
+    if (!isOver(status))
+      return { ...object, Outcome: 'pending', Reason: found?.run.WaitingFor ?? null, Fields: null }
+    if (status !== 'Completed' || !looked.success)
+      return { ...object, Outcome: 'failed', Reason: found?.run.ErrorClass ?? null, Fields: null }
+    if ('Left' in looked.data)
+      return {
+        ...object,
+        Outcome: 'left',
+        Reason: looked.data.Left,
+        Fields: looked.data.Fields ?? null,
+      }
+    return {
+      ...object,
+      Outcome: looked.data.Action === 'delete' ? 'deleted' : 'inactivated',
+      Reason: null,
+      Fields: null,
+    }
+  }
+}
