@@ -84,7 +84,7 @@ describe('taking back', () => {
     await company.edit([
       {
         entity: 'Invoice',
-        id: String(run.data('invoice')),
+        id: run.data('invoice') as string,
         change: { Line: [{ Amount: 60, DetailType: 'SalesItemLineDetail' }] },
       },
     ])
@@ -104,8 +104,8 @@ describe('taking back', () => {
 
   it('leaves an invoice with a payment that no run has created, and what lies in a closed period', async () => {
     const run = await sell('1', { paid: false })
-    const linked = { TxnId: String(run.data('invoice')), TxnType: 'Invoice' }
-    const customer = { CustomerRef: { value: String(run.data('customer')) } }
+    const linked = { TxnId: run.data('invoice') as string, TxnType: 'Invoice' }
+    const customer = { CustomerRef: { value: run.data('customer') as string } }
     await company.books([
       { Payment: { ...customer, TotalAmt: 50, Line: [{ Amount: 50, LinkedTxn: [linked] }] } },
     ])

@@ -1,4 +1,5 @@
 /** Decides whether an object that a run has created may be taken back, and how. */
+import { asObject } from '@integration-host/shared/json'
 import type { EntryRow } from '../entry/book-entry.ts'
 import { type BookObject, LINKING_ENTITIES } from '../step/change-place.ts'
 
@@ -98,9 +99,8 @@ export function isPaid({ Balance, TotalAmt }: BookObject): boolean {
 export function linksTo(object: BookObject): { readonly entity: string; readonly id: string }[] {
   const { LinkedTxn } = object
   if (!Array.isArray(LinkedTxn)) return []
-  return LinkedTxn.flatMap((link) => {
-    if (typeof link !== 'object' || link === null || Array.isArray(link)) return []
-    const { TxnId: id, TxnType: type } = link
+  return (LinkedTxn as readonly unknown[]).flatMap((link) => {
+    const { TxnId: id, TxnType: type } = asObject(link) ?? {}
     if (typeof id !== 'string' || typeof type !== 'string') return []
     return [{ entity: LINKED_AS[type] ?? type, id }]
   })
