@@ -23,7 +23,7 @@ import type { Actor } from '../run/action.ts'
 import { normalizedJson } from '../run/json-normalization.ts'
 import type { StepOutcome } from '../run/progress.ts'
 import { ONLY_RUN } from '../run/run-detail.ts'
-import { isOver } from '../run/status.ts'
+import { goesForward } from '../run/status.ts'
 import type { Claim, TransactionSource } from '../run/transaction-source.ts'
 import type { WatchedObject } from '../run/watched-object.ts'
 import { waitingFor } from '../run/events.ts'
@@ -50,7 +50,7 @@ const NOT_WAITING_YET_MS = 1_000
 
 const Looked = z.object({ Entity: z.enum(providerEntities), EntityID: ReportedEntityId })
 
-type Source = Pick<TransactionSource, 'get' | 'signal' | 'failRun' | 'undo'>
+type Source = Pick<TransactionSource, 'get' | 'signal' | 'failRun'>
 
 export interface LooksDeps {
   readonly source: Pick<TransactionSource, 'queue'>
@@ -120,7 +120,7 @@ export interface ChangeLookDeps {
   readonly source: Source
   readonly waits: Pick<ChangeWaits, 'of' | 'end'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
-  readonly publisher: () => Pick<TransitionPublisher, 'publishSteps' | 'publishEvent'>
+  readonly publisher: () => Pick<TransitionPublisher, 'publishSteps'>
 }
 
 type Read = (entity: ProviderEntity, id: string) => Promise<Reading>
@@ -160,21 +160,14 @@ export function createChangeLook({
       }
       const { Process, TransactionID, ReplayID } = wait
       const run = (await source.get(Process, TransactionID, ReplayID, ONLY_RUN))?.run
-      if (run === undefined) return 'ended'
-      // A look whose worker was lost may have failed the run before, and is repeated.
-      const hasFailed = run.Status === 'Failed' && run.ErrorClass === found.errorClass
-      if (!hasFailed) {
-        if (isOver(run.Status)) return 'ended'
-        const waitsHere = run.Status === 'Waiting' && run.WaitingFor === waitingFor(place)
-        if (!waitsHere) return run.StepName === wait.Place ? 'early' : 'ended'
-        const failed = await source.failRun(run, run.Version, found.errorClass, found.error)
-        if (failed === null) return 'early'
-        publisher().publishEvent(failed)
-      }
-      if (process.undoesFailure) {
-        const act = { by: BY, reason: found.errorClass, ifVersion: null }
-        publisher().publishSteps([await source.undo(Process, TransactionID, ReplayID, act)])
-      }
+      if (run === undefined || !goesForward(run.Status)) return 'ended'
+      const waitsHere = run.Status === 'Waiting' && run.WaitingFor === waitingFor(place)
+      if (!waitsHere) return run.StepName === wait.Place ? 'early' : 'ended'
+      const { errorClass, error } = found
+      const undoAt = process.undoesFailure ? wait.Place : undefined
+      const failed = await source.failRun(run, run.Version, errorClass, error, undoAt)
+      if (failed === null) return 'early'
+      publisher().publishSteps([failed])
       return 'ended'
     } catch (error) {
       if (ENDED.some((code) => hasCode(error, code))) return 'ended'
@@ -256,12 +249,7 @@ const isLinking = (entity: ProviderEntity): boolean =>
   (LINKING_ENTITIES as readonly ProviderEntity[]).includes(entity)
 
 /** The rejections of a run that no longer waits. */
-const ENDED = [
-  'transaction_not_found',
-  'transaction_erased',
-  'transaction_purged',
-  'transaction_not_undoable',
-] as const
+const ENDED = ['transaction_not_found', 'transaction_erased', 'transaction_purged'] as const
 
 /** A run does not wait yet, or no replica with its definition has looked. It is looked at once more. */
 const EARLY: StepOutcome = {

@@ -96,8 +96,18 @@ export interface TransactionSource
   /**
    * Fails an active run that has no lease and can never continue. Returns `null` if the run has changed since
    * `version`.
+   *
+   * @param undoAt the step at which the run is undone instead, if it is given (`onFailure: 'undo'`). If another step of the
+   *   run is in doubt, the run is `UndoFailed`, because that step must be settled first. A run whose undo has begun keeps
+   *   the reason of the undo.
    */
-  failRun(run: RunKey, version: number, errorClass: string, error: string): Promise<Run | null>
+  failRun(
+    run: RunKey,
+    version: number,
+    errorClass: string,
+    error: string,
+    undoAt?: string,
+  ): Promise<Run | null>
   /**
    * Fails at most `limit` active runs whose deadline has passed, and returns them. A run with a lease is not failed
    * yet, even if the lease has expired: first the outcome of its attempt must be recorded, or its lease recovered.

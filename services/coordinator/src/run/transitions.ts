@@ -498,26 +498,34 @@ export function recovered(stored: StoredRun, times: Times): StoredRun | null {
 }
 
 /**
- * Fails a run that can never continue. Returns `null` if the run has changed since `version`, has ended, or has a live
- * lease.
+ * Fails a run that can never continue, or begins its undo at the step `undoAt`. Returns `null` if the run has changed since
+ * `version`, has ended, or has a live lease.
  */
 export function failed(
   stored: StoredRun,
-  { version, errorClass, error }: { version: number; errorClass: string; error: string },
+  {
+    version,
+    errorClass,
+    error,
+    undoAt,
+  }: {
+    version: number
+    errorClass: string
+    error: string
+    undoAt?: string | undefined
+  },
   times: Times,
 ): StoredRun | null {
-  const { Version, Status } = stored.header
+  const { Version, Status, StepName } = stored.header
   if (Version !== version || isOver(Status) || isLeased(stored, times.now)) return null
-  return next(
-    stored,
-    {
-      ...ended(times.now),
-      Status: failedStatus(stored.header),
-      ErrorClass: errorClass,
-      LastError: error,
-    },
-    times,
-  )
+  const failure = { ErrorClass: errorClass, LastError: error }
+  const isOtherInDoubt = StepName !== undoAt && (stored.header.InDoubt || leavesDoubt(stored))
+  if (undoAt !== undefined && !isOtherInDoubt) {
+    const reason = Status === 'Undoing' ? {} : failure
+    return next(stored, { ...undoing(times.now), ...reason, StepName: undoAt }, times)
+  }
+  const status = undoAt === undefined ? failedStatus(stored.header) : 'UndoFailed'
+  return next(stored, { ...ended(times.now), ...failure, Status: status }, times)
 }
 
 /**

@@ -278,6 +278,39 @@ export function undoContract(name: string, open: () => Promise<MovableSource>): 
       })
     })
 
+    it('begins at a given step when a run fails that no worker can continue, unless another step is in doubt', async () => {
+      const queued = await queue('1')
+      const before = (await record(await claim(queued), done)) as Run
+      const fail = (run: Run, undoAt: string) =>
+        source.failRun(run, run.Version, 'step_unknown', 'gone', undoAt)
+      const begun = (await fail(before, 'csv')) as Run
+      expect(begun).toMatchObject({
+        Status: 'Undoing',
+        StepName: 'csv',
+        ErrorClass: 'step_unknown',
+        LastError: 'gone',
+        Attempt: 0,
+        InDoubt: false,
+        CompletedAt: null,
+      })
+      // The undo itself arrives at a step that the process does not have any more. It keeps its reason.
+      const moved = await source.failRun(begun, begun.Version, 'step_unknown', 'later', 'report')
+      expect(moved).toMatchObject({ Status: 'Undoing', StepName: 'report', LastError: 'gone' })
+      expect(await work(moved as Run, left)).toMatchObject({ StepName: 'order' })
+      const other = await claim(await queue('2'))
+      await source.advance(leaseMs + 1)
+      const doubtful = { ...other.run, Version: other.lease.version } as Run
+      expect(await fail(doubtful, 'csv')).toMatchObject({
+        Status: 'UndoFailed',
+        StepName: 'order',
+        InDoubt: true,
+      })
+      const third = await claim(await queue('3'))
+      await source.advance(leaseMs + 1)
+      const same = { ...third.run, Version: third.lease.version } as Run
+      expect(await fail(same, 'order')).toMatchObject({ Status: 'Undoing', InDoubt: true })
+    })
+
     it.each([
       ['done', 'Completed', 'report'],
       ['not_done', 'Failed', 'order'],

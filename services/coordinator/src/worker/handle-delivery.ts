@@ -19,7 +19,7 @@ export interface DeliveryDeps {
   readonly queue: Pick<StepQueue, 'publish' | 'deadLetter'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly gate: Pick<Gate, 'isOpen' | 'rampUp'>
-  readonly publisher: Pick<TransitionPublisher, 'publishEvent'>
+  readonly publisher: Pick<TransitionPublisher, 'publishEvent' | 'publishStep'>
   readonly lanes: Pick<Lanes, 'left'>
   readonly retryStore: StoreRetry
   readonly shutdown: AbortSignal
@@ -106,7 +106,8 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
     const accepted = keyOrFailure(result, definition)
     if ('key' in accepted) return claim({ ...request, ...slotOf(definition, accepted.key) })
     const { errorClass, error } = accepted
-    const fail = () => source.failRun(request, result.version, errorClass, error)
+    const undoAt = definition.undoesFailure ? request.step : undefined
+    const fail = () => source.failRun(request, result.version, errorClass, error, undoAt)
     const failed = await deps.retryStore(fail, deps.shutdown)
     if (failed === ABORTED) return ABORTED
     if (failed !== null) {
@@ -114,7 +115,7 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
         { process: definition.name, errorClass },
         'failed a run because it has no concurrency key',
       )
-      publisher.publishEvent(failed)
+      await publisher.publishStep(failed)
     }
     return result
   }

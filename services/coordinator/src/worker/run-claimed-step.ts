@@ -271,6 +271,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     const pausedCompany = gate.pausedCompanyOf(run)
     if (pausedCompany !== null) return { kind: 'paused', realm: pausedCompany }
     const handler = definition.steps.get(run.StepName)
+    if (handler === undefined && run.Status === 'Undoing' && !isInDoubt) return { kind: 'left' }
     if (handler === undefined)
       return { ...failure('step_unknown', stepUnknownError(run, definition)), isInDoubt }
     // The attempt is counted at the claim: it counts even if its worker dies before recording an outcome. Otherwise a

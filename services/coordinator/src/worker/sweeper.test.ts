@@ -27,12 +27,14 @@ function sweeperOn(given: {
   runsAtUnknownStep?: Run[]
   waiting?: (step: string) => number | null
   consumers?: (step: string) => number | null
+  undoesFailure?: boolean
 }) {
   const {
     due = () => [],
     runsAtUnknownStep = [],
     waiting = () => 0,
     consumers = () => null,
+    undoesFailure = false,
   } = given
   const polls: number[] = []
   const sent: Run[] = []
@@ -61,7 +63,7 @@ function sweeperOn(given: {
       publishStep: async () => {},
     },
     worker: { isConsuming: () => true },
-    processes: new Map([['P', process]]),
+    processes: new Map([['P', { ...process, undoesFailure }]]),
     log: createLogger('test', 'silent'),
     clock: systemClock,
     random: () => 0.5,
@@ -134,6 +136,21 @@ describe('the sweeper', () => {
       await sweeper[Symbol.asyncDispose]()
       expect(sweeper.failed).toHaveLength(failures)
       if (failures > 0) expect(sweeper.failed[0]).toContain('step_unknown')
+    },
+  )
+
+  it.each([
+    [false, 'Running', undefined],
+    [true, 'Running', 'second'],
+    [false, 'Undoing', 'second'],
+  ] as const)(
+    'the undo of a run at a missing step begins at the last step (onFailure: undo %s, %s)',
+    async (undoesFailure, Status, undoAt) => {
+      const lost = { ...run(1, 'gone'), Status }
+      const sweeper = sweeperOn({ runsAtUnknownStep: [lost], undoesFailure })
+      await eventually(() => expect(sweeper.polls).toHaveLength(1))
+      await sweeper[Symbol.asyncDispose]()
+      expect(sweeper.failed).toEqual([[lost, 0, 'step_unknown', expect.any(String), undoAt]])
     },
   )
 

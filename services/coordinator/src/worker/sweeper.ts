@@ -148,13 +148,16 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
       if (!consumed.has(where)) consumed.set(where, await isConsumed(Process, StepName))
       if (consumed.get(where) === true) continue
       const error = stepUnknownError(run, definition)
-      const failed = await source.failRun(run, Version, 'step_unknown', error)
+      // The step has no queue with a consumer, so the undo begins at the end of the process.
+      const isUndone = definition.undoesFailure || run.Status === 'Undoing'
+      const undoAt = isUndone ? definition.stepNames.at(-1) : undefined
+      const failed = await source.failRun(run, Version, 'step_unknown', error, undoAt)
       if (failed === null) continue
       log.warn(
         { process: Process, step: StepName },
         'failed a run at a step that its process does not have',
       )
-      publisher.publishEvent(failed)
+      await publisher.publishStep(failed)
     }
   }
 

@@ -273,10 +273,10 @@ export async function createMemoryTransactionSource(
         .map(({ header }) => header)
     },
 
-    async failRun(key, version, errorClass, error) {
+    async failRun(key, version, errorClass, error, undoAt) {
       const stored = table.get(key)
       if (stored === undefined) return null
-      const run = transitions.failed(stored, { version, errorClass, error }, times())
+      const run = transitions.failed(stored, { version, errorClass, error, undoAt }, times())
       return run === null ? null : commitRun(run)
     },
 

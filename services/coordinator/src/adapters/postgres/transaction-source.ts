@@ -222,8 +222,8 @@ export function createPostgresTransactionSource(
     recoverExpiredLeases: (limit) => announcing((tx) => recoverExpiredLeases(tx, limit, times)),
     runsAtUnknownStep: (processes, limit) => run((sql) => runsAtUnknownStep(sql, processes, limit)),
     grantSlots: (limits, released) => run((sql) => grantSlots(sql, limits, released, times)),
-    failRun: (key, version, errorClass, error) =>
-      announcing((tx) => failRun(tx, key, version, errorClass, error)),
+    failRun: (key, version, errorClass, error, undoAt) =>
+      announcing((tx) => failRun(tx, key, version, { errorClass, error, undoAt }, times)),
     failPastDeadline: (limit, undone = []) =>
       announcing((tx) => failPastDeadline(tx, limit, undone, times)),
     get: (process, transactionId, replayId, parts) =>
