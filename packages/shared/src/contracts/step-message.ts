@@ -33,13 +33,21 @@ export type StepMessage = z.output<typeof StepMessage>
  */
 export const stepQueue = (process: string, step: string): string => `steps.${process}.${step}`
 /**
- * The lanes of a business process: queues such as `steps.OrderProcess.busy` for the steps of companies that have more
- * messages than a coordinator processes at once (`services/coordinator/src/worker/lanes.ts`). Each lane takes the
- * messages of all steps. A process with a place of the name `busy` has no lanes.
+ * The lanes of a business process: queues beside those of its steps, each of which takes the messages of all steps. The
+ * busy lanes, such as `steps.OrderProcess.busy`, are for companies that have more messages than a coordinator processes at
+ * once, and `steps.OrderProcess.high` is for runs of high priority (`services/coordinator/src/worker/lanes.ts`). A process
+ * with a place of the name `busy` has no busy lanes, and one with a place `high` no lane for priorities.
  */
-export const LANES = ['busy', 'busy.1', 'busy.2', 'busy.3'] as const
-export const lanesOf = (steps: readonly string[]): readonly string[] =>
-  steps.includes(LANES[0]) ? [] : LANES
+export const BUSY_LANES = ['busy', 'busy.1', 'busy.2', 'busy.3'] as const
+export const HIGH_LANE = 'high'
+export const LANES: readonly string[] = [...BUSY_LANES, HIGH_LANE]
+export const busyLanesOf = (steps: readonly string[]): readonly string[] =>
+  steps.includes(BUSY_LANES[0]) ? [] : BUSY_LANES
+export const hasHighLane = (steps: readonly string[]): boolean => !steps.includes(HIGH_LANE)
+export const lanesOf = (steps: readonly string[]): readonly string[] => [
+  ...busyLanesOf(steps),
+  ...(hasHighLane(steps) ? [HIGH_LANE] : []),
+]
 export const stepRoutingKey = (process: string, step: string): string => `${process}.${step}`
 /**
  * Returns the name of the queue for the dead letters of a business process, such as `dead.OrderProcess`. A header of

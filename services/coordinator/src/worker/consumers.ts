@@ -1,6 +1,7 @@
 import type { Consumer } from '@integration-host/shared/messaging/message-bus'
-import { lanesOf } from '@integration-host/shared/contracts/step-message'
+import { HIGH_LANE, hasHighLane, lanesOf } from '@integration-host/shared/contracts/step-message'
 import type { ProcessDefinition } from '../step/definition.ts'
+import { HIGH_SHARE } from './lanes.ts'
 import type { Gate } from './gate.ts'
 import type { StepDelivery, StepQueue } from './step-queue.ts'
 
@@ -42,10 +43,15 @@ export function createConsumers(deps: ConsumersDeps): Consumers {
       [...stepNames, ...lanesOf(stepNames)].map((step) => [
         step,
         current?.get(step) ??
-          queue.consume(name, step, prefetch, (delivery) => handle(name, step, delivery)),
+          queue.consume(name, step, prefetchOf(stepNames, step), (delivery) =>
+            handle(name, step, delivery),
+          ),
       ]),
     )
   }
+
+  const prefetchOf = (stepNames: readonly string[], queueName: string): number =>
+    queueName === HIGH_LANE && hasHighLane(stepNames) ? HIGH_SHARE * prefetch : prefetch
 
   function cancel(stopped: readonly Consumer[]): void {
     const cancelled = Promise.all(stopped.map((consumer) => consumer.cancel()))

@@ -1,4 +1,9 @@
-import { LANES, lanesOf, stepQueue } from '@integration-host/shared/contracts/step-message'
+import {
+  BUSY_LANES,
+  busyLanesOf,
+  HIGH_LANE,
+  stepQueue,
+} from '@integration-host/shared/contracts/step-message'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
@@ -17,17 +22,17 @@ const started = { first: [] as string[], second: [] as string[] }
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 const turns = defineProcess('Turns')
   .step('first', async (step) => {
-    started.first.push(step.realm ?? '')
+    started.first.push(String(step.initialData))
     await turn()
     return step.complete()
   })
   .step('second', async (step) => {
-    started.second.push(step.realm ?? '')
+    started.second.push(String(step.initialData))
     await turn()
     return step.complete()
   })
 const busy = defineProcess('Busy').step('busy', (step) => {
-  started.first.push(step.realm ?? '')
+  started.first.push(String(step.initialData))
   return step.complete()
 })
 
@@ -53,9 +58,14 @@ export function lanesContract(kind: 'embedded' | 'real'): void {
       const response = await host.call(`/processes/${process}/${action}`, { method: 'POST' })
       expect(response.status).toBe(200)
     }
-    const queue = async (realm: string, count: number, process = 'Turns') => {
+    const queue = async (
+      realm: string,
+      count: number,
+      process = 'Turns',
+      more: object = { Realm: realm },
+    ) => {
       const lines = Array.from({ length: count }, (_, n) =>
-        JSON.stringify({ TransactionID: `${realm}-${n}`, InitialData: null, Realm: realm }),
+        JSON.stringify({ TransactionID: `${realm}-${n}`, InitialData: realm, ...more }),
       )
       const response = await host.call(`/processes/${process}/transactions/bulk`, {
         method: 'POST',
@@ -74,15 +84,28 @@ export function lanesContract(kind: 'embedded' | 'real'): void {
       await queue('42', BURST)
       await queue('43', 1)
       await eventually(async () => expect(await readyIn(['first'])).toBe(PREFETCH + 1))
-      expect(await readyIn(LANES)).toBe(BURST - PREFETCH)
+      expect(await readyIn(BUSY_LANES)).toBe(BURST - PREFETCH)
       await act('resume')
       await eventually(() => expect(started.second).toHaveLength(BURST + 1))
       expect(started.first.indexOf('43')).toBeLessThan(BURST / 2)
       expect(started.second.indexOf('43')).toBeLessThan(BURST / 2)
     })
 
+    it('runs with high priority have four of five deliveries, and the others go on', async () => {
+      await act('pause')
+      await queue('normal', BURST, 'Turns', {})
+      await queue('high', BURST, 'Turns', { Priority: 'high' })
+      await eventually(async () => expect(await readyIn(['first'])).toBe(BURST))
+      expect(await readyIn([HIGH_LANE])).toBe(BURST)
+      await act('resume')
+      await eventually(() => expect(started.second).toHaveLength(2 * BURST))
+      const high = started.first.lastIndexOf('high')
+      expect(high).toBeLessThan(started.first.lastIndexOf('normal'))
+      expect(started.first.slice(0, high)).toContain('normal')
+    })
+
     it('a process with a place of the name of a lane runs as before', async () => {
-      expect(lanesOf(['busy'])).toEqual([])
+      expect(busyLanesOf(['busy'])).toEqual([])
       await act('pause', 'Busy')
       await queue('42', 20, 'Busy')
       await eventually(async () => expect(await readyIn(['busy'], 'Busy')).toBe(20))
@@ -117,7 +140,7 @@ export function lanesContract(kind: 'embedded' | 'real'): void {
         mandatory: true,
       })
       await eventually(async () => expect(await readyIn(['third'])).toBe(1))
-      expect(await readyIn(LANES)).toBe(0)
+      expect(await readyIn(BUSY_LANES)).toBe(0)
     })
   })
 }

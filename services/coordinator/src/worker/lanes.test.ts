@@ -1,4 +1,4 @@
-import { LANES } from '@integration-host/shared/contracts/step-message'
+import { BUSY_LANES, HIGH_LANE } from '@integration-host/shared/contracts/step-message'
 import { describe, expect, it } from 'vitest'
 import { createLanes } from './lanes.ts'
 
@@ -24,7 +24,7 @@ describe('lanes', () => {
     publish(2, '42')
     expect(lanes.of(run('next'))).toBeNull()
     publish(3, '42')
-    expect(LANES).toContain(lanes.of(run('next')))
+    expect(BUSY_LANES).toContain(lanes.of(run('next')))
     expect(lanes.of(run('other', '43'))).toBeNull()
     lanes.left(run('42-0'))
     expect(lanes.of(run('next'))).toBeNull()
@@ -39,7 +39,7 @@ describe('lanes', () => {
       expect(lanes.of(run('b', `${realm}`))).toBe(lane)
       used.add(lane)
     }
-    expect(used).toEqual(new Set(LANES))
+    expect(used).toEqual(new Set(BUSY_LANES))
   })
 
   it('a message that is published again counts once', () => {
@@ -67,6 +67,15 @@ describe('lanes', () => {
     publish(2, '42')
     for (; clock.ms <= 600_000; clock.ms += 10_000) lanes.published(run('again'))
     expect(lanes.of(run('next'))).toBeNull()
+  })
+
+  it('a run with high priority has a lane of its own, unless a place of the process has its name', () => {
+    const { lanes, publish } = lanesOf()
+    publish(5, '42')
+    const high = { ...run('next'), Priority: 'high' as const }
+    expect(lanes.of(high)).toBe(HIGH_LANE)
+    expect(lanes.of({ ...high, Realm: null })).toBe(HIGH_LANE)
+    expect(lanesOf(['high']).lanes.of(high)).toBeNull()
   })
 
   it('runs without a company, and processes with a place of the name of a lane, have no lanes', () => {

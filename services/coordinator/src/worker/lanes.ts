@@ -11,20 +11,31 @@
  *     wrong: then a message goes to the other queue, where it is processed as well. A count that has not changed for
  *     15 s is dropped, and a message counts for 10 minutes at most.
  *
- * Runs without a company never go to a lane.
+ * Runs without a company never go to a busy lane.
+ *
+ * N4  The messages of runs with high priority go to a lane of their own, whatever their company. Of it, a replica processes
+ *     four times as many messages at once as of the queue of a step. So while both have messages, they share the deliveries
+ *     4 : 1, and neither stops the other.
  */
-import { lanesOf } from '@integration-host/shared/contracts/step-message'
+import {
+  busyLanesOf,
+  HIGH_LANE,
+  hasHighLane,
+} from '@integration-host/shared/contracts/step-message'
 import type { Clock } from '@integration-host/shared/process/clock'
-import type { RunKey } from '../run/run.ts'
+import type { Run, RunKey } from '../run/run.ts'
 
 export interface Lanes {
   /** Returns the lane for the next message of the run; `null` for the queue of its step. */
-  of(run: RunKey & { readonly Realm?: string | null }): string | null
+  of(run: RunKey & Partial<Pick<Run, 'Realm' | 'Priority'>>): string | null
   /** Counts a message that is published now. */
-  published(run: RunKey & { readonly Realm?: string | null }): void
+  published(run: RunKey & Partial<Pick<Run, 'Realm'>>): void
   /** Must be called when a message is received, or when another replica reports a transition of the run. */
   left(run: RunKey): void
 }
+
+/** How many times more messages of the lane for high priority are processed at once. */
+export const HIGH_SHARE = 4
 
 export interface LanesDeps {
   readonly stepNames: (process: string) => readonly string[]
@@ -65,7 +76,9 @@ export function createLanes({ stepNames, prefetch, clock }: LanesDeps): Lanes {
   }
 
   return {
-    of({ Process, Realm = null }) {
+    of({ Process, Realm = null, Priority }) {
+      const steps = stepNames(Process)
+      if (Priority === 'high' && hasHighLane(steps)) return HIGH_LANE
       if (Realm === null) return null
       const name = nameOf(Process, Realm)
       const company = companies.get(name)
@@ -74,7 +87,7 @@ export function createLanes({ stepNames, prefetch, clock }: LanesDeps): Lanes {
         companies.delete(name)
         return null
       }
-      const lanes = lanesOf(stepNames(Process))
+      const lanes = busyLanesOf(steps)
       return lanes[hash(Realm) % lanes.length] ?? null
     },
     published(run) {
