@@ -22,17 +22,17 @@ const started = { first: [] as string[], second: [] as string[] }
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 const turns = defineProcess('Turns')
   .step('first', async (step) => {
-    started.first.push(String(step.initialData))
+    started.first.push(step.initialData as string)
     await turn()
     return step.complete()
   })
   .step('second', async (step) => {
-    started.second.push(String(step.initialData))
+    started.second.push(step.initialData as string)
     await turn()
     return step.complete()
   })
 const busy = defineProcess('Busy').step('busy', (step) => {
-  started.first.push(String(step.initialData))
+  started.first.push(step.initialData as string)
   return step.complete()
 })
 
