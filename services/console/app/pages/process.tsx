@@ -225,7 +225,10 @@ function ProcessState({
         {concurrency !== null && (
           <Fact name="Runs at once">
             at most {numberText(concurrency)}
-            {process.ConcurrencyByKey && ' for each key'}
+            {process.ConcurrencyByKey
+              ? ' for each key'
+              : process.ConcurrencyPerKey !== undefined &&
+                `, ${numberText(process.ConcurrencyPerKey)} for each key`}
           </Fact>
         )}
         {process.RequireInternet && <Fact name="Internet">pauses while it cannot be reached</Fact>}

@@ -25,6 +25,7 @@ export const ProcessDetail = ProcessView.extend({
   Retry: z.object({ MaxAttempts: z.int(), BaseMs: z.number(), CapMs: z.number() }),
   Concurrency: z.int().nullable(),
   ConcurrencyByKey: z.boolean(),
+  ConcurrencyPerKey: z.int().optional(),
   StepTimeoutSeconds: z.number(),
   DeadlineSeconds: z.number().nullable(),
   Input: z.record(z.string(), z.unknown()).nullable().meta({ description: 'a JSON Schema' }),

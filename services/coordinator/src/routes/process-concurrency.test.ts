@@ -31,6 +31,13 @@ const sale = defineProcess('Sale', {
   return step.complete()
 })
 const free = defineProcess('Free').step('only', (step) => step.complete())
+const shared = defineProcess('Shared', {
+  input: z.string(),
+  concurrency: { total: 2, perKey: 1 },
+}).step('only', async (step) => {
+  await gateOf(step.initialData).promise
+  return step.complete()
+})
 const narrow = defineProcess('Narrow', { concurrency: 5 }).step('only', (step) => step.complete())
 
 let backends: Backends
@@ -40,7 +47,7 @@ beforeAll(async () => {
   // No poll happens during the test. A released slot must therefore be assigned directly after the transition that
   // releases it.
   const env = { LOCAL_PULL_SECONDS: '60' }
-  host = await startFixture(backends, { processes: [sale, free, narrow], env })
+  host = await startFixture(backends, { processes: [sale, free, narrow, shared], env })
   gateOf('').resolve()
 })
 afterAll(async () => {
@@ -137,10 +144,51 @@ describe('a process with concurrency and concurrencyKey', () => {
     expect(await host.reached('r1', 'Completed', 2)).toMatchObject({ ConcurrencyKey: 'bob' })
   })
 
+  it('a limit for each company lets the runs of other companies start, up to the total of the process', async () => {
+    const queue = (id: string, Realm?: string) =>
+      host.call('/processes/Shared/transactions', {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify({ TransactionID: id, InitialData: id, Realm }),
+      })
+    const is = (id: string, status: string) =>
+      until(async () => {
+        const run = (await (await host.call(`/processes/Shared/transactions/${id}`)).json()) as {
+          readonly Status: string
+        }
+        return run.Status === status
+      })
+    await queue('a1', 'r1')
+    await is('a1', 'Running')
+    await queue('a2', 'r1')
+    await is('a2', 'Waiting')
+    await queue('none')
+    await is('none', 'Running')
+    await queue('b1', 'r2')
+    await is('b1', 'Waiting')
+    // The company r1 has a slot, so the slot of the run without a company goes to r2, although a2 has waited longer.
+    for (const id of ['b1', 'a2', 'none']) gateOf(id).resolve()
+    await is('b1', 'Completed')
+    await is('a2', 'Waiting')
+    gateOf('a1').resolve()
+    await is('a2', 'Completed')
+    const list = (await (await host.call('/processes/Shared/transactions')).json()) as {
+      readonly items: readonly { readonly TransactionID: string; readonly ConcurrencyKey: string }[]
+    }
+    expect(
+      Object.fromEntries(list.items.map((run) => [run.TransactionID, run.ConcurrencyKey])),
+    ).toEqual({ a1: 'r1', a2: 'r1', b1: 'r2', none: '(none)' })
+  })
+
   it('GET /processes/{process} shows the concurrency limit of the process', async () => {
     const limitOf = async (name: string) => (await host.call(`/processes/${name}`)).json()
     expect(await limitOf('Sale')).toMatchObject({ Concurrency: 1, ConcurrencyByKey: true })
     expect(await limitOf('Narrow')).toMatchObject({ Concurrency: 5, ConcurrencyByKey: false })
     expect(await limitOf('Free')).toMatchObject({ Concurrency: null, ConcurrencyByKey: false })
+    expect(await limitOf('Shared')).toMatchObject({
+      Concurrency: 2,
+      ConcurrencyByKey: false,
+      ConcurrencyPerKey: 1,
+    })
   })
 })

@@ -53,7 +53,13 @@ const ProcessView = z
       .int()
       .nullable()
       .meta({ description: 'the maximum number of runs in progress; null: no limit' }),
-    ConcurrencyByKey: z.boolean().meta({ description: 'the limit is for each concurrency key' }),
+    ConcurrencyByKey: z.boolean().meta({
+      description: '`Concurrency` is for each concurrency key',
+    }),
+    ConcurrencyPerKey: z.int().optional().meta({
+      description:
+        'the maximum number of runs of each concurrency key in progress, if `Concurrency` is that of all keys together',
+    }),
     StepTimeoutSeconds: z.number(),
     Version: z.string().nullable().meta({
       description: 'the version with which runs begin now; null if the process has none',
@@ -105,6 +111,14 @@ const ProcessList = z
   })
   .meta({ ref: 'ProcessList' })
 
+function concurrencyView(concurrency: ProcessDefinition['concurrency']) {
+  if (concurrency === null) return { Concurrency: null, ConcurrencyByKey: false }
+  const { limit, total, keyOf } = concurrency
+  return total === undefined
+    ? { Concurrency: limit, ConcurrencyByKey: keyOf !== null }
+    : { Concurrency: total, ConcurrencyByKey: false, ConcurrencyPerKey: limit }
+}
+
 export interface ProcessRouteDeps {
   readonly runActions: RunActions
   readonly source: TransactionSource
@@ -147,8 +161,7 @@ export function processRoutes({
         CapMs: definition.limits.retry.capMs,
       },
       Dispatch: definition.dispatch,
-      Concurrency: definition.concurrency?.limit ?? null,
-      ConcurrencyByKey: (definition.concurrency?.keyOf ?? null) !== null,
+      ...concurrencyView(definition.concurrency),
       StepTimeoutSeconds: definition.limits.timeoutMs / 1_000,
       Version: definition.version,
       DeadlineSeconds: definition.deadlineMs === null ? null : definition.deadlineMs / 1_000,

@@ -7,7 +7,22 @@ const accepted = (keyOf: (data: never) => unknown, data: unknown, input: z.ZodTy
   acceptedKey(
     { input, concurrency: concurrencyOf('P', { concurrency: 1, concurrencyKey: keyOf }) },
     data,
+    null,
   )
+
+describe('a limit for each company', () => {
+  const concurrency = concurrencyOf('P', { concurrency: { perKey: 1 } })
+
+  it('the concurrency key is the realm of the run, and the runs without a realm have one key together', () => {
+    const key = (realm: string | null) => acceptedKey({ input: null, concurrency }, {}, realm)
+    expect(key('9130354674010826')).toEqual({ key: '9130354674010826' })
+    expect(key(null)).toEqual({ key: '(none)' })
+  })
+
+  it('initial data that does not match the input of the process has no key', () => {
+    expect(acceptedKey({ input: z.string(), concurrency }, 7, 'r1')).toHaveProperty('problems')
+  })
+})
 
 describe('the function concurrencyKey', () => {
   it('if concurrencyKey returns a promise, the initial data is rejected, and a rejection of the promise is handled', async () => {

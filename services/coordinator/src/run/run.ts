@@ -44,7 +44,7 @@ export interface Run extends Readonly<HeaderView> {
   readonly Absorbed: number
   /** The tags with which the transaction was queued; `null` if there are none. */
   readonly Tags: Readonly<Record<string, string>> | null
-  /** The concurrency key, to which the limit of the process applies; `null` if the process has no `concurrencyKey`. */
+  /** The concurrency key, to which the limit of the process applies; `null` if the process has no key. */
   readonly ConcurrencyKey: string | null
   /** Whether the initial data of this replay differs from the initial data of the previous run. */
   readonly InputChanged: boolean

@@ -75,8 +75,15 @@ export function slotsContract(name: string, open: () => Promise<MovableSource>):
       if (state === null) throw new Error('not recorded')
       return state
     }
-    const grant = (released: readonly RunKey[] | null, limit: number | null = 1): Promise<Grants> =>
-      source.grantSlots([{ process: process.name, limit }], released)
+    const grant = (
+      released: readonly RunKey[] | null,
+      limit: number | null = 1,
+      total?: number,
+    ): Promise<Grants> =>
+      source.grantSlots(
+        [{ process: process.name, limit, ...(total !== undefined && { total }) }],
+        released,
+      )
     /** Assigns slots until no more can be assigned, and returns the ids of the runs that got one. */
     const grantedTo = async (...args: Parameters<typeof grant>): Promise<string[]> => {
       const { runs, hasMore } = await grant(...args)
@@ -344,6 +351,161 @@ export function slotsContract(name: string, open: () => Promise<MovableSource>):
       const { dueBySteps, violations } = await source.audit([process.name])
       expect(dueBySteps).toEqual([])
       expect(violations).toMatchObject({ stuck: 0, itemAhead: 0 })
+    })
+
+    const ofKeys = async (...ids: readonly string[]): Promise<Run[]> => {
+      const runs: Run[] = []
+      for (const id of ids) {
+        // The key of `a1` is `a`.
+        runs.push(await queue(id, { ConcurrencyKey: id.slice(0, 1) }))
+        await source.advance(2)
+      }
+      return runs
+    }
+    const shared = (total: number, limit: number): SlotRequest => ({ limit, total, key: null })
+
+    it('a total limits the runs of all keys together, and each key has its own limit besides', async () => {
+      const slot = shared(3, 2)
+      const runs = await ofKeys('a1', 'a2', 'a3', 'b1', 'b2')
+      const [a1, a2, a3, b1, b2] = runs as [Run, Run, Run, Run, Run]
+      const claimOfA1 = await claimed(a1, slot)
+      await claimed(a2, slot)
+      await parked(a3, slot)
+      expect(await grantedTo(null, 2, 3)).toEqual([])
+      const claimOfB1 = await claimed(b1, slot)
+      await parked(b2, slot)
+      expect(await grantedTo(null, 2, 3)).toEqual([])
+      // Both keys have one slot then, and a3 has been due longer than b2.
+      expect(await grantedTo([await record(claimOfA1, failed)], 2, 3)).toEqual(['a3'])
+      // The slot that b1 gives back is free for every key, but the key a has all slots that it may have.
+      expect(await grantedTo([await record(claimOfB1, failed)], 2, 3)).toEqual(['b2'])
+    })
+
+    it('a free slot goes to the key that has the fewest slots, and then to the run that has been due longest', async () => {
+      const slot = shared(4, 4)
+      const runs = await ofKeys('a1', 'a2', 'a3', 'b1', 'a4', 'a5', 'b2', 'c1', 'd1')
+      const claims: Claim[] = []
+      for (const run of runs.slice(0, 4)) claims.push(await claimed(run, slot))
+      for (const run of runs.slice(4)) await parked(run, slot)
+      const order: string[] = []
+      for (const held of claims)
+        order.push(...(await grantedTo([await record(held, failed)], 4, 4)))
+      // c and d have no slot. When a has one slot left, and b has one, a4 has been due longest.
+      expect(order).toEqual(['c1', 'd1', 'a4', 'b2'])
+    })
+
+    it('several slots that become free at once are shared by the keys', async () => {
+      const slot = shared(4, 4)
+      const runs = await ofKeys('a1', 'a2', 'a3', 'a4', 'a5', 'a6', 'a7', 'b1', 'b2', 'c1')
+      const claims: Claim[] = []
+      for (const run of runs.slice(0, 4)) claims.push(await claimed(run, slot))
+      for (const run of runs.slice(4)) await parked(run, slot)
+      for (const held of claims) await record(held, failed)
+      expect((await grantedTo(null, 4, 4)).toSorted()).toEqual(['a5', 'a6', 'b1', 'c1'])
+    })
+
+    it('a run that comes later does not overtake the waiting runs to which the free slots go', async () => {
+      const slot = shared(2, 2)
+      const [a1, b1, c1, d1, b2] = (await ofKeys('a1', 'b1', 'c1', 'd1', 'b2')) as [
+        Run,
+        Run,
+        Run,
+        Run,
+        Run,
+      ]
+      const claimOfA = await claimed(a1, slot)
+      await claimed(b1, slot)
+      await parked(c1, slot)
+      await record(claimOfA, failed)
+      // The free slot goes to c1, which waits. The keys of d1 and b2 have as many slots or more, and both came later.
+      await parked(d1, slot)
+      await parked(b2, slot)
+      expect(await grantedTo(null, 2, 2)).toEqual(['c1'])
+    })
+
+    it('the claim of a run whose key has no slot gets a free slot before the waiting runs of a key that has one', async () => {
+      const slot = shared(3, 3)
+      const [a1, a2, a3, a4, b1] = (await ofKeys('a1', 'a2', 'a3', 'a4', 'b1')) as [
+        Run,
+        Run,
+        Run,
+        Run,
+        Run,
+      ]
+      await claimed(a1, slot)
+      await claimed(a2, slot)
+      const claimOfA3 = await claimed(a3, slot)
+      await parked(a4, slot)
+      await record(claimOfA3, failed)
+      await claimed(b1, slot)
+      expect(await grantedTo(null, 3, 3)).toEqual([])
+    })
+
+    it('runs with high priority get free slots first, within the limit of their key', async () => {
+      const oneOfKey = shared(2, 1)
+      const runs = await ofKeys('a1', 'b1', 'c1')
+      const claims = [
+        await claimed(runs[0] as Run, oneOfKey),
+        await claimed(runs[1] as Run, oneOfKey),
+      ]
+      await parked(runs[2] as Run, oneOfKey)
+      for (const id of ['a2', 'b2'])
+        await parked(
+          await queue(id, { ConcurrencyKey: id.slice(0, 1), Priority: 'high' }),
+          oneOfKey,
+        )
+      expect(await grantedTo([await record(claims[0] as Claim, failed)], 1, 2)).toEqual(['a2'])
+      const a2 = await claimed((await stateOf('a2')) as Run, oneOfKey)
+      // The high run b2 waits for the slot of its own key, so the slot of a2 goes to c1.
+      expect(await grantedTo([await record(a2, failed)], 1, 2)).toEqual(['c1'])
+      expect(await grantedTo([await record(claims[1] as Claim, failed)], 1, 2)).toEqual(['b2'])
+    })
+
+    it('a limit without a total also gives free slots to runs with high priority first', async () => {
+      const claimOfA = await claimed(await queue('a'))
+      await parked(await queue('b'))
+      await source.advance(2)
+      await parked(await queue('c', { Priority: 'high' }))
+      await record(claimOfA, failed)
+      await parked(await queue('d'))
+      expect(await grantedTo([claimOfA.lease])).toEqual(['c'])
+    })
+
+    it('runs that no longer wait take no slot from the waiting runs of their key or of other keys', async () => {
+      const slot = shared(1, 1)
+      const runs = await ofKeys('a1', 'a2', 'a3', 'b1', 'a4')
+      const claimOfA1 = await claimed(runs[0] as Run, slot)
+      for (const run of runs.slice(1)) await parked(run, slot)
+      for (const id of ['a2', 'b1']) await source.cancel(process.name, id, null, anAct)
+      await record(claimOfA1, failed)
+      expect(await grantedTo([claimOfA1.lease], 1, 1)).toEqual(['a3'])
+    })
+
+    it('concurrent claims of several keys never get more slots than the total and the limit of each key', async () => {
+      const slot = shared(7, 2)
+      const ids = Array.from({ length: 40 }, (_, n) => `${'abcde'[n % 5]}${n}`)
+      const runs = await Promise.all(ids.map((id) => queue(id, { ConcurrencyKey: id.slice(0, 1) })))
+      const results = await Promise.all(runs.map((run) => claim(run, slot)))
+      const claims = results.flatMap((result) => (result.kind === 'claimed' ? [result.claim] : []))
+      const perKey = Map.groupBy(claims, ({ run }) => run.TransactionID.slice(0, 1))
+      expect(claims).toHaveLength(7)
+      for (const ofKey of perKey.values()) expect(ofKey.length).toBeLessThanOrEqual(2)
+      await Promise.all(claims.map((each) => record(each, failed)))
+      const granted = await Promise.all(claims.map(({ lease }) => grantedTo([lease], 2, 7)))
+      const counts = Map.groupBy(granted.flat(), (id) => id.slice(0, 1))
+      expect(granted.flat()).toHaveLength(7)
+      expect([...counts.values()].map(({ length }) => length).toSorted((a, b) => a - b)).toEqual([
+        1, 1, 1, 2, 2,
+      ])
+    })
+
+    it('runs that wait for a limit of the process get slots after the limit was replaced by one with a total', async () => {
+      const [a, b, c] = (await queueAll('a', 'b', 'c')) as [Run, Run, Run]
+      const claimOfA = await claimed(a)
+      await parked(b)
+      await parked(c)
+      expect(await grantedTo(null, 2, 2)).toEqual(['b'])
+      expect(await grantedTo([await record(claimOfA, failed)], 2, 2)).toEqual(['c'])
     })
 
     it('an erasure removes the concurrency key of the run', async () => {

@@ -372,8 +372,8 @@ export type ClaimResult =
   /** No slot is free. The run is now `Waiting`. Its step message is published when the run gets a slot. */
   | { readonly kind: 'no_slot'; readonly run: RunState }
   /**
-   * The concurrency key of the run is not stored. The caller must compute the key from `initialData`, and repeat the
-   * claim with this key.
+   * The concurrency key of the run is not stored. The caller must compute the key from `initialData` and `realm`, and
+   * repeat the claim with this key.
    */
   | UnkeyedRun
   | { readonly kind: 'unknown' }
@@ -381,6 +381,8 @@ export type ClaimResult =
 export interface UnkeyedRun {
   readonly kind: 'unkeyed'
   readonly initialData: Json
+  /** The realm of the run; absent if it has none. */
+  readonly realm?: string
   readonly version: number
   /** Whether the initial data cannot be decrypted. */
   readonly isUnreadable?: true

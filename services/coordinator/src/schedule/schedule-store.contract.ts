@@ -20,7 +20,6 @@ const schedule = (change: Partial<Schedule> = {}): Schedule => ({
   each: 'once',
   catchUp: 'last',
   jitterSeconds: 0,
-  priority: 'normal',
   input: { a: 1 },
   ...change,
 })

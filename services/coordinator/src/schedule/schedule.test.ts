@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { defineProcess } from '../step/define-process.ts'
-import { type ScheduleOptions, scheduledId } from './schedule.ts'
+import { type Schedule, type ScheduleOptions, scheduledId } from './schedule.ts'
+import { transactionOf } from './scheduler.ts'
 
 const nightly = { name: 'nightly', cron: '0 2 * * *' }
 const define = (schedules: unknown, input?: z.ZodType) =>
@@ -57,6 +58,11 @@ describe('the schedules of a process definition', () => {
       [{ ...nightly, timeZone: 'America/Gotham' }],
       'time zone America/Gotham does not exist',
     ],
+    [
+      'an unknown priority',
+      [{ ...nightly, priority: 'urgent' }],
+      'priority of schedule nightly of P must be high or normal',
+    ],
     ['an unknown each', [{ ...nightly, each: 'realm' }], 'each of schedule nightly of P must be'],
     ['an unknown catchUp', [{ ...nightly, catchUp: 'first' }], 'catchUp of schedule nightly of P'],
     ['a negative jitter', [{ ...nightly, jitterSeconds: -1 }], 'jitterSeconds of schedule nightly'],
@@ -80,6 +86,18 @@ describe('the schedules of a process definition', () => {
     expect(wrong).toThrow('input of schedule nightly of P is not valid: InitialData.days')
     expect(wrong).not.toThrow('seven')
     expect(() => define([nightly], input)).toThrow('input of schedule nightly of P is not valid')
+  })
+})
+
+describe('the priority of a schedule', () => {
+  it('a run that a schedule starts has the priority of the schedule', () => {
+    const of = (priority?: 'high' | 'normal') => {
+      const process = defineProcess('P', {
+        schedules: [{ ...nightly, ...(priority !== undefined && { priority }) }],
+      }).step('a', (step) => step.complete())
+      return transactionOf(process, process.schedules[0] as Schedule, 0, null).Priority
+    }
+    expect([of('high'), of('normal'), of()]).toEqual(['high', undefined, undefined])
   })
 })
 

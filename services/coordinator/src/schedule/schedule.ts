@@ -55,7 +55,8 @@ export interface ScheduleTiming {
 export interface Schedule extends ScheduleTiming {
   readonly name: string
   readonly input: Json
-  readonly priority: Run['Priority']
+  /** Absent if it is `normal`. */
+  readonly priority?: Run['Priority']
 }
 
 const MEMBERS = new Set<string>([
@@ -150,7 +151,7 @@ function scheduleOf(
   const input = options.input ?? null
   if (!isPreservedAsJson(input)) throw new TypeError(`input of ${what} cannot be stored as JSON`)
   const data = normalizedJson(input)
-  const accepted = acceptedKey(accepts, data)
+  const accepted = acceptedKey(accepts, data, null)
   if ('problems' in accepted)
     throw new TypeError(`input of ${what} is not valid: ${accepted.problems.join('; ')}`)
   return {
@@ -161,7 +162,7 @@ function scheduleOf(
     catchUp,
     jitterSeconds: jitterSeconds as number,
     input: data,
-    priority: priority as Run['Priority'],
+    ...(priority === 'high' && { priority }),
   }
 }
 

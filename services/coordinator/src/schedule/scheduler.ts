@@ -168,13 +168,13 @@ export function transactionOf(
   // No jitter is added to a run that an operator starts.
   const seconds = isManual ? 0 : delaySeconds(schedule, realm ?? `${definition?.name}/${name}`)
   // The input needs no check here, because it was checked when the definition was loaded.
-  const accepted = definition === undefined ? { key: null } : acceptedKey(definition, input)
+  const accepted = definition === undefined ? { key: null } : acceptedKey(definition, input, realm)
   const key = 'key' in accepted ? accepted.key : null
   return {
     TransactionID: scheduledId(name, at, realm, isManual),
     InitialData: input as NewTransaction['InitialData'],
     ...(realm !== null && { Realm: realm }),
-    ...(priority !== 'normal' && { Priority: priority }),
+    ...(priority !== undefined && { Priority: priority }),
     ...(key !== null && { ConcurrencyKey: key }),
     // The delay counts from now instead of the scheduled time, so that the runs of a missed time are spread as well.
     ...(seconds > 0 && { NotBefore: seconds }),

@@ -383,6 +383,13 @@ describe('a process definition that cannot run', () => {
       { concurrency: 1, concurrencyKey: 'customer' },
     ],
     ['concurrencyKey of P has no effect without concurrency', { concurrencyKey: () => 'a' }],
+    ['concurrency of P must have total, perKey or both', { concurrency: {} }],
+    ['concurrency of P has no option perkey', { concurrency: { total: 5, perkey: 2 } }],
+    ['concurrency.total of P must be a whole number, 1 or more', { concurrency: { total: 0 } }],
+    [
+      'concurrency.perKey of P must be a whole number, 1 or more',
+      { concurrency: { total: 5, perKey: '2' } },
+    ],
     ['retention.failedDays of P', { retention: { failedDays: -1 } }],
   ])('a process definition is rejected with the reason: %s', (reason, options) => {
     expect(() => define('P', options).step('a', () => null)).toThrow(reason)
@@ -437,6 +444,35 @@ describe('the concurrency limit of a process', () => {
     expect(byKey.concurrency?.keyOf?.({ customer: 'Ada' } as never)).toBe('Ada')
     // @ts-expect-error a key is a text
     void (() => defineProcess('P', { concurrency: 1, concurrencyKey: () => 7 }))
+  })
+
+  it('a process may limit all its runs and the runs of each key; the key is the company unless the process has a function', () => {
+    const concurrencyOf = (options: Parameters<typeof defineProcess>[1]) =>
+      defineProcess('P', options).step('a', (step) => step.complete()).concurrency
+    const both = concurrencyOf({ concurrency: { total: 50, perKey: 2 } })
+    expect(both).toMatchObject({ limit: 2, total: 50, byRealm: true })
+    const byCompany = concurrencyOf({ concurrency: { perKey: 2 } })
+    expect(byCompany).toMatchObject({ limit: 2, byRealm: true })
+    expect(byCompany).not.toHaveProperty('total')
+    expect(concurrencyOf({ concurrency: { total: 50 } })).toEqual({ limit: 50, keyOf: null })
+    const concurrencyKey = () => 'a'
+    expect(concurrencyOf({ concurrency: { total: 50 }, concurrencyKey })).toEqual({
+      limit: 50,
+      total: 50,
+      keyOf: concurrencyKey,
+    })
+    expect(concurrencyOf({ concurrency: { perKey: 2 }, concurrencyKey })).toEqual({
+      limit: 2,
+      keyOf: concurrencyKey,
+    })
+    void (() => {
+      // @ts-expect-error one of the limits is needed
+      defineProcess('P', { concurrency: {} })
+      // @ts-expect-error the limits are numbers
+      defineProcess('P', { concurrency: { total: '5' } })
+      // @ts-expect-error there is no such limit
+      defineProcess('P', { concurrency: { total: 5, perCompany: 1 } })
+    })
   })
 })
 

@@ -2,6 +2,7 @@
 import type { z } from 'zod'
 import type { ScheduleOptions } from '../schedule/schedule.ts'
 import type { ChangeTrigger } from './change-trigger.ts'
+import type { ConcurrencyLimits } from '../run/concurrency.ts'
 import type { Json } from '../run/json-normalization.ts'
 import type { RetryPolicy } from '../run/retry-policy.ts'
 import type { SettingSchemas, SettingValues, StepSettings } from './settings.ts'
@@ -71,14 +72,17 @@ export interface ProcessOptions<
    */
   readonly onFailure?: 'fail' | 'undo'
   /**
-   * The maximum number of runs in progress over all replicas: a whole number, 1 or more. A run is in progress from the
+   * The maximum number of runs in progress over all replicas: a whole number, 1 or more. `{ total, perKey }` limits both
+   * all runs of the process and the runs of each key, and a free slot goes to the key that has the fewest. A run is in progress from the
    * claim of a step until it waits, is to be retried later, or ends. Runs beyond the limit wait with
-   * `WaitingFor: 'concurrency'`, and the run that has been due longest continues first. Default: no limit.
+   * `WaitingFor: 'concurrency'`, runs with high priority and those that have been due longest continue first. Default:
+   * no limit.
    */
-  readonly concurrency?: number
+  readonly concurrency?: number | ConcurrencyLimits
   /**
-   * Returns the concurrency key for the initial data, a text of 1 to 255 characters. `concurrency` then limits the runs
-   * of each key, for example the runs of one customer. The key is computed once for each run, and is stored in plain
+   * Returns the concurrency key for the initial data, a text of 1 to 255 characters. A number as `concurrency` then
+   * limits the runs of each key, for example the runs of one customer. Without the function, the key of `perKey` is the
+   * company of the run (`Realm`); the runs without a company have one key together. The key is computed once for each run, and is stored in plain
    * text.
    */
   readonly concurrencyKey?: (input: z.output<Input>) => string

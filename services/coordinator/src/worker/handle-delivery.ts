@@ -166,11 +166,17 @@ const slotOf = (
 ): Pick<ClaimRequest, 'slot'> =>
   concurrency === null
     ? {}
-    : { slot: { limit: concurrency.limit, key: concurrency.keyOf === null ? WHOLE_PROCESS : key } }
+    : {
+        slot: {
+          limit: concurrency.limit,
+          ...(concurrency.total !== undefined && { total: concurrency.total }),
+          key: concurrency.keyOf === null ? WHOLE_PROCESS : key,
+        },
+      }
 
 /** Returns the concurrency key that is computed for the run, or the reason why there is no key. */
 function keyOrFailure(
-  { initialData, isUnreadable }: UnkeyedRun,
+  { initialData, realm, isUnreadable }: UnkeyedRun,
   definition: ProcessDefinition,
 ): { readonly key: string | null } | { readonly errorClass: string; readonly error: string } {
   if (isUnreadable === true)
@@ -178,7 +184,7 @@ function keyOrFailure(
       errorClass: 'payload_unreadable',
       error: 'the initial data cannot be decrypted; correct PAYLOAD_KEYS, then resume',
     }
-  const accepted = acceptedKey(definition, initialData)
+  const accepted = acceptedKey(definition, initialData, realm ?? null)
   if ('key' in accepted) return accepted
   return {
     errorClass: 'input_invalid',

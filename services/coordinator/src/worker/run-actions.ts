@@ -175,7 +175,7 @@ function checkedTransaction(
   definition: ProcessDefinition,
   transaction: QueueTransaction,
 ): NewTransaction | { readonly errors: readonly string[] } {
-  const accepted = acceptedKey(definition, transaction.InitialData)
+  const accepted = acceptedKey(definition, transaction.InitialData, transaction.Realm ?? null)
   if ('problems' in accepted) return { errors: accepted.problems }
   return accepted.key === null ? transaction : { ...transaction, ConcurrencyKey: accepted.key }
 }
@@ -321,9 +321,10 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
       let concurrencyKey: string | null = null
       if (initialData !== undefined) {
         requireClientData(definition)
-        const accepted = acceptedKey(definition, initialData)
+        const accepted = acceptedKey(definition, initialData, null)
         if ('problems' in accepted) throw inputInvalid(accepted.problems)
-        concurrencyKey = accepted.key
+        // The realm of the run is not known here. The first claim of the new run sets its key.
+        if (definition.concurrency?.byRealm !== true) concurrencyKey = accepted.key
       }
       if (fromStep !== null) requireStepOf(definition, fromStep)
       const run = await attempt(

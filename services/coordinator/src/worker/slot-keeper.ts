@@ -46,6 +46,7 @@ export function startSlotKeeper(deps: SlotKeeperDeps): SlotKeeper {
     [...processes.values()].map(({ name, concurrency }) => ({
       process: name,
       limit: concurrency?.limit ?? null,
+      ...(concurrency?.total !== undefined && { total: concurrency.total }),
     }))
 
   /** Assigns slots until no more can be assigned. Resolves with false if more may be assigned. */

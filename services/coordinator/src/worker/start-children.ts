@@ -105,7 +105,7 @@ function checkedChild(
 ): Omit<NewChild, 'Item'> | StepOutcome {
   const problem = childIdProblem(TransactionID)
   if (problem !== null) return failed('step_threw', `items: ${problem}`)
-  const accepted = acceptedKey(definition, data)
+  const accepted = acceptedKey(definition, data, realm)
   if ('problems' in accepted)
     return failed('input_invalid', `the item ${id} is not valid: ${accepted.problems.join('; ')}`)
   return { TransactionID, InitialData: data, Realm: realm, ConcurrencyKey: accepted.key }

@@ -34,12 +34,8 @@ export interface RunTable {
   absorbedBy(run: RunKey): readonly string[]
   /** Returns, for each run, the ids of the transactions that it has absorbed. */
   allAbsorbed(): Absorbed[]
-  /** Returns how many runs have a slot of this process and key. */
-  countSlots(process: string, key: string): number
-  /** Returns the runs that wait for a slot of this process and key. */
-  waitingForSlot(process: string, key: string): StoredRun[]
-  /** Returns the groups in which at least one run has a slot or waits for one. */
-  slotGroups(): SlotGroup[]
+  /** Returns the runs of the process that have a slot or wait for one, by the key of the slot. */
+  slotsOf(process: string): ReadonlyMap<string, SlotGroup>
 }
 
 /** A run, and the ids of the transactions that it has absorbed. */
@@ -48,10 +44,13 @@ export interface Absorbed {
   readonly ids: readonly string[]
 }
 
-/** A group: the runs of a process that share one limit. */
+/**
+ * The key texts of the runs of one process and key that have a slot, and of those that wait for one. The two sets are
+ * separate, because a claim that finds no free slot must not read the waiting runs, which may be many.
+ */
 export interface SlotGroup {
-  readonly process: string
-  readonly key: string
+  readonly held: ReadonlySet<string>
+  readonly waiting: ReadonlySet<string>
 }
 
 export function createRunTable(): RunTable {
@@ -64,14 +63,8 @@ export function createRunTable(): RunTable {
    * accumulate.
    */
   const active = new Set<string>()
-  /**
-   * For each group, the keys of the runs that have a slot, and the keys of the runs that wait for one. The two sets are
-   * separate, because a claim that finds no free slot must not read the waiting runs, which may be many.
-   */
-  const slots = new Map<
-    string,
-    { readonly group: SlotGroup; readonly held: Set<string>; readonly waiting: Set<string> }
-  >()
+  /** The groups of each process, by the key of the slot. */
+  const slots = new Map<string, Map<string, MutableGroup>>()
 
   /** The newest run that was queued for each debounce key. */
   const debounces = new Map<string, string>()
@@ -120,23 +113,19 @@ export function createRunTable(): RunTable {
   const leaveSlot = (key: string): void => {
     const stored = runs.get(key)
     if (stored?.slot === undefined) return
-    const group = groupKey(stored.header.Process, stored.slot.key)
-    const members = slots.get(group)
-    if (members === undefined) return
-    members.held.delete(key)
-    members.waiting.delete(key)
-    if (members.held.size + members.waiting.size === 0) slots.delete(group)
+    const groups = slots.get(stored.header.Process)
+    const group = groups?.get(stored.slot.key)
+    if (group === undefined) return
+    group.held.delete(key)
+    group.waiting.delete(key)
+    if (group.held.size + group.waiting.size === 0) groups?.delete(stored.slot.key)
   }
   const enterSlot = (key: string, { header, slot }: StoredRun): void => {
     if (slot === undefined) return
-    const group = { process: header.Process, key: slot.key }
-    const known = slots.get(groupKey(group.process, group.key)) ?? {
-      group,
-      held: new Set(),
-      waiting: new Set(),
-    }
-    slots.set(groupKey(group.process, group.key), known)
-    known[slot.isHeld ? 'held' : 'waiting'].add(key)
+    const groups = slots.get(header.Process) ?? new Map<string, MutableGroup>()
+    const group = groups.get(slot.key) ?? { held: new Set<string>(), waiting: new Set<string>() }
+    slots.set(header.Process, groups.set(slot.key, group))
+    group[slot.isHeld ? 'held' : 'waiting'].add(key)
   }
 
   return {
@@ -202,19 +191,19 @@ export function createRunTable(): RunTable {
     absorberOf: (process, id) => runs.get(absorbers.get(transactionKey(process, id)) ?? ''),
     absorbedBy: (run) => [...(absorbed.get(keyText(run))?.ids ?? [])],
     allAbsorbed: () => [...absorbed.values()].map(({ run, ids }) => ({ run, ids: [...ids] })),
-    countSlots: (process, key) => slots.get(groupKey(process, key))?.held.size ?? 0,
-    waitingForSlot: (process, key) =>
-      [...(slots.get(groupKey(process, key))?.waiting ?? [])]
-        .map((run) => runs.get(run))
-        .filter((stored) => stored !== undefined),
-    slotGroups: () => [...slots.values()].map(({ group }) => group),
+    slotsOf: (process) => slots.get(process) ?? NO_SLOTS,
   }
 }
 
+interface MutableGroup {
+  readonly held: Set<string>
+  readonly waiting: Set<string>
+}
+
+const NO_SLOTS: ReadonlyMap<string, SlotGroup> = new Map()
+
 const debounceOf = ({ Process, Realm, DebounceKey }: StoredRun['header']): string =>
   debounceKeyText(Process, Realm, DebounceKey)
-
-const groupKey = (process: string, key: string): string => JSON.stringify([process, key])
 
 const transactionKey = (process: string, transactionId: string): string =>
   JSON.stringify([process, transactionId])

@@ -2,6 +2,7 @@
 import type { Run, RunKey } from '../../run/run.ts'
 import { granted } from '../../run/slot-transitions.ts'
 import {
+  assigned,
   type Grants,
   MAX_GRANTS,
   type SlotRequest,
@@ -15,19 +16,23 @@ import type { RunTable, SlotGroup } from './run-table.ts'
 export const slotKeyOf = ({ ConcurrencyKey }: Run, { key }: SlotRequest): string | null =>
   key === WHOLE_PROCESS ? WHOLE_PROCESS : (ConcurrencyKey ?? key)
 
+type Table = Pick<RunTable, 'slotsOf' | 'byText'>
+
 /** Whether the run may be claimed: it has a slot, or a slot is free for it. */
 export function mayHaveSlot(
-  table: Pick<RunTable, 'countSlots' | 'waitingForSlot'>,
+  table: Table,
   stored: StoredRun,
   key: string,
-  limit: number,
+  limits: SlotRequest,
 ): boolean {
   if (stored.slot?.isHeld === true && stored.slot.key === key) return true
-  const { Process: process } = stored.header
-  const free = limit - table.countSlots(process, key)
-  if (free <= 0) return false
-  const isAhead = (other: StoredRun): boolean => inOrder(other, stored) < 0
-  return table.waitingForSlot(process, key).filter(isAhead).length < free
+  const groups = groupsOf(table, stored.header.Process, limits, [key])
+  const held = heldBy(groups)
+  const own = { key, run: stored.header, stored }
+  // Alone it gets a slot only if one is free. The waiting runs, which may be many, are read only then.
+  if (assigned([own], limits, held).length === 0) return false
+  const others = waitingIn(table, groups).filter((other) => other.stored !== stored)
+  return assigned([...others, own], limits, held).includes(own)
 }
 
 export function createMemorySlots(
@@ -38,17 +43,15 @@ export function createMemorySlots(
   return {
     async grantSlots(limits, released): Promise<Grants> {
       const at = times()
-      const chosen = groupsOf(table, released).flatMap(({ process, key }) => {
-        const given = limits.find((limit) => limit.process === process)
-        if (given === undefined) return []
-        const limit = given.limit ?? Number.POSITIVE_INFINITY
-        const free = Math.max(0, limit - table.countSlots(process, key))
-        if (free === 0) return []
-        return table
-          .waitingForSlot(process, key)
-          .toSorted(inOrder)
-          .slice(0, free)
-          .map((stored) => granted(stored, key, at))
+      const chosen = limits.flatMap(({ process, limit: given, total }) => {
+        const keys = released === null ? null : keysOf(table, released, process)
+        if (keys?.length === 0) return []
+        const limit = given ?? Number.POSITIVE_INFINITY
+        const shared = total === undefined ? { limit } : { limit, total }
+        const groups = groupsOf(table, process, shared, keys)
+        return assigned(waitingIn(table, groups), shared, heldBy(groups)).map(({ stored, key }) =>
+          granted(stored, key, at),
+        )
       })
       const runs = await commitRuns(chosen.slice(0, MAX_GRANTS))
       return { runs, hasMore: chosen.length > MAX_GRANTS }
@@ -56,31 +59,42 @@ export function createMemorySlots(
   }
 }
 
-/**
- * Returns the groups whose free slots are to be assigned: the groups to which the released runs belong, or all groups
- * if `released` is `null`.
- */
+type Groups = readonly (readonly [key: string, group: SlotGroup])[]
+
+/** Returns the groups whose slots depend on each other: those of these keys, or all of a process with a total. */
 function groupsOf(
-  table: Pick<RunTable, 'get' | 'slotGroups'>,
-  released: readonly RunKey[] | null,
-): readonly SlotGroup[] {
-  if (released === null) return table.slotGroups()
-  const groups = released.flatMap((run) => {
-    const { Process: process } = run
-    const key = table.get(run)?.header.ConcurrencyKey ?? WHOLE_PROCESS
-    return [
-      { process, key },
-      { process, key: WHOLE_PROCESS },
-    ]
+  table: Table,
+  process: string,
+  { total }: { readonly total?: number },
+  keys: readonly string[] | null,
+): Groups {
+  const all = table.slotsOf(process)
+  if (keys === null || total !== undefined) return [...all]
+  return keys.flatMap((key) => {
+    const group = all.get(key)
+    return group === undefined ? [] : [[key, group] as const]
   })
-  return [...new Map(groups.map((group) => [JSON.stringify(group), group])).values()]
 }
 
-/** Compares two runs by the order in which they get slots. */
-function inOrder({ header: a }: StoredRun, { header: b }: StoredRun): number {
-  const dueA = a.NextAttemptAt ?? ''
-  const dueB = b.NextAttemptAt ?? ''
-  if (dueA !== dueB) return dueA < dueB ? -1 : 1
-  if (a.TransactionID !== b.TransactionID) return a.TransactionID < b.TransactionID ? -1 : 1
-  return a.ReplayID - b.ReplayID
+const heldBy = (groups: Groups): ReadonlyMap<string, number> =>
+  new Map(groups.map(([key, { held }]) => [key, held.size]))
+
+const waitingIn = (table: Table, groups: Groups) =>
+  groups.flatMap(([key, { waiting }]) =>
+    [...waiting].flatMap((text) => {
+      const stored = table.byText(text)
+      return stored === undefined ? [] : [{ key, run: stored.header, stored }]
+    }),
+  )
+
+/** Returns the keys of the slots that these runs may have released. */
+function keysOf(
+  table: Pick<RunTable, 'get'>,
+  released: readonly RunKey[],
+  process: string,
+): readonly string[] {
+  const keys = released
+    .filter((run) => run.Process === process)
+    .flatMap((run) => [table.get(run)?.header.ConcurrencyKey ?? WHOLE_PROCESS, WHOLE_PROCESS])
+  return [...new Set(keys)]
 }

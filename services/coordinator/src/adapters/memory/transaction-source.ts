@@ -159,10 +159,11 @@ export async function createMemoryTransactionSource(
     // A run that is being undone needs no slot.
     if (slot === undefined || stored.header.Status === 'Undoing')
       return { kind: 'available', key: null }
-    const { InitialData: initialData, Version: version } = stored.header
+    const { InitialData: initialData, Realm: realm, Version: version } = stored.header
     const key = slotKeyOf(stored.header, slot)
-    if (key === null) return { kind: 'unkeyed', initialData, version }
-    return { kind: mayHaveSlot(table, stored, key, slot.limit) ? 'available' : 'taken', key }
+    if (key === null)
+      return { kind: 'unkeyed', initialData, version, ...(realm !== null && { realm }) }
+    return { kind: mayHaveSlot(table, stored, key, slot) ? 'available' : 'taken', key }
   }
   async function park(
     stored: StoredRun,

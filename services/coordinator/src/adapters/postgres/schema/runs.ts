@@ -268,7 +268,8 @@ export const orderAttempt = pgTable(
 /**
  * The runs that have a slot or wait for one, in processes with a limit (`concurrency`). A row with `Held` counts only
  * while its run is `Running`. Therefore a transition that ends a run or makes it wait needs no additional statement to
- * release the slot. All statements on a group of rows hold the advisory lock of its process and key.
+ * release the slot. All statements on a group of rows hold the advisory lock of its process and key, or of its process if
+ * the process has a total.
  */
 export const orderSlot = pgTable(
   'Order_Slot',
@@ -279,6 +280,8 @@ export const orderSlot = pgTable(
     /** Empty if the limit is for the whole process. */
     Key: key('Key').notNull(),
     Held: boolean('Held').notNull(),
+    /** The priority of the run, as in `Order_Header`. */
+    Priority: smallint('Priority').notNull().default(0),
     /** The time at which the waiting run became due. Slots are assigned in the order of these times. */
     DueAt: time('DueAt').notNull(),
   },
@@ -286,8 +289,9 @@ export const orderSlot = pgTable(
     primaryKey({ columns: [table.Process, table.TransactionID, table.ReplayID] }),
     index('Order_Slot_order').on(
       table.Process,
-      table.Key,
       table.Held,
+      table.Key,
+      table.Priority.desc().nullsFirst(),
       table.DueAt,
       table.TransactionID,
       table.ReplayID,

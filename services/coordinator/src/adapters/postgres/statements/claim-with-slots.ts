@@ -22,9 +22,10 @@ export async function claimWithSlots(
   const withKey: LimitedClaim[] = []
   const exempt: LimitedClaim[] = []
   for (const locked of await lockSlotsOfClaims(tx, wanted)) {
-    const { n, key, isExempt, InitialData: initialData, Version: version } = locked
+    const { n, key, isExempt, InitialData: initialData, Realm: realm, Version: version } = locked
     if (isExempt) exempt.push(wanted[n] as LimitedClaim)
-    else if (key === null) results.set(n, { kind: 'unkeyed', initialData, version })
+    else if (key === null)
+      results.set(n, { kind: 'unkeyed', initialData, version, ...(realm !== null && { realm }) })
     else withKey.push({ ...(wanted[n] as LimitedClaim), key })
   }
   const assigned = withKey.length === 0 ? [] : await assignSlots(tx, withKey)

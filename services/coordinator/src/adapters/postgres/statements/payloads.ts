@@ -7,6 +7,7 @@ import {
   type StoredPayload,
 } from '../../../run/payload.ts'
 import { runKey, type RunKey } from '../../../run/run.ts'
+import { WHOLE_PROCESS } from '../../../run/slots.ts'
 import { isFirstRunOf, isRunOf } from '../predicates.ts'
 import { type Group, lockGroups } from './slots.ts'
 
@@ -151,7 +152,8 @@ async function lockSlotsOf(
   const groups = payloads
     .filter(({ column }) => column === 'SlotKey')
     .flatMap(({ Process, stored, by }) =>
-      [stored, by].map((key): Group => ({ Process, Key: key as string })),
+      // The empty key is that of a process with a total.
+      [stored, by, WHOLE_PROCESS].map((key): Group => ({ Process, Key: key as string })),
     )
   if (groups.length > 0) await lockGroups(tx, groups, [])
 }
