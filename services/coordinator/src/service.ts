@@ -564,7 +564,7 @@ export async function startCoordinator(
     auditor,
     queue,
     countDeadLetters: countDead,
-    deadLetterOperations: createDeadLetterOperations({ source, runActions, publisher }),
+    deadLetterOperations: createDeadLetterOperations({ source, runActions, looks, publisher }),
     processes,
     cursors: createSealedCursors(config.SERVICE_API_KEY),
     streams,

@@ -1,5 +1,6 @@
 import type { DeadLetterPage } from '@integration-host/shared/contracts/dead-letter'
-import { changesQueue } from '@integration-host/shared/contracts/provider-event'
+import { changesQueue, type ProviderEvent } from '@integration-host/shared/contracts/provider-event'
+import { DEAD_EXCHANGE } from '@integration-host/shared/contracts/step-message'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
@@ -129,6 +130,41 @@ export function changeWaitsContract(kind: 'embedded' | 'real'): void {
         const { items } = (await response.json()) as DeadLetterPage
         expect(items.map(({ Reason }) => Reason)).toEqual([expect.stringMatching(/^malformed/)])
       })
+    })
+
+    it('a dead-lettered change has its object read when it is requeued, as long as a run waits for the object', async () => {
+      balance = 66
+      const host = await start()
+      await host.queue('c-1', null, '42')
+      await host.reached('c-1', 'Waiting')
+      await eventually(() => expect(host.target.callsTo(INVOICE)).toHaveLength(1))
+      const dead = (event: ProviderEvent): Promise<void> =>
+        host.bus.publish({
+          exchange: DEAD_EXCHANGE,
+          routingKey: 'Collect',
+          messageId: event.Id,
+          type: 'dead',
+          headers: { reason: 'delivery_limit' },
+          body: event,
+          mandatory: true,
+        })
+      await dead(changeEvent())
+      await dead(changeEvent({ EntityId: '130' }))
+      const letters = async () => {
+        const response = await host.call('/processes/Collect/dead-letters?limit=10')
+        return ((await response.json()) as DeadLetterPage).items
+      }
+      await eventually(async () => expect(await letters()).toHaveLength(2))
+      balance = 0
+      const statuses = await Promise.all(
+        (await letters()).map(async ({ ID }) => {
+          const path = `/processes/Collect/dead-letters/${ID}/requeue`
+          return (await host.call(path, { method: 'POST' })).status
+        }),
+      )
+      expect(statuses.toSorted((a, b) => a - b)).toEqual([202, 409])
+      await host.reached('c-1', 'Completed')
+      expect(await letters()).toHaveLength(1)
     })
 
     it('the store finds the waits for an object in pages, keeps a wait that began once more, and removes a company', async () => {

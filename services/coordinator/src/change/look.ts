@@ -23,6 +23,7 @@ import type { Actor } from '../run/action.ts'
 import { normalizedJson } from '../run/json-normalization.ts'
 import type { StepOutcome } from '../run/progress.ts'
 import { ONLY_RUN } from '../run/run-detail.ts'
+import type { Run } from '../run/run.ts'
 import { goesForward } from '../run/status.ts'
 import type { Claim, TransactionSource } from '../run/transaction-source.ts'
 import type { WatchedObject } from '../run/watched-object.ts'
@@ -64,39 +65,40 @@ export type Looks = ReturnType<typeof createLooks>
 
 /** Queues the runs that read objects. Every method throws `store_unavailable` if the store cannot be reached. */
 export function createLooks({ source, waits, publisher, process: looking }: LooksDeps) {
-  /** Returns whether a run with this id exists that may have read the object already. */
+  /** Queues a look. Returns its run, which may exist, and whether this run may have read the object already. */
   async function queue(
     id: string,
     { realm, entity, id: EntityID }: WatchedObject,
     NotBefore?: string,
-  ): Promise<boolean> {
+  ): Promise<{ readonly run: Run | null; readonly mayHaveRead: boolean }> {
     const InitialData = { Entity: entity, EntityID }
     const transaction = { TransactionID: id, Realm: realm, InitialData }
     const [result] = await source.queue(outlineOf(looking), [
       { ...transaction, ...(NotBefore !== undefined && { NotBefore }) },
     ])
     if (result?.outcome === 'queued') publisher.publishSteps([result.run])
-    return result?.outcome === 'exists' && result.run.Status !== 'Queued'
+    const mayHaveRead = result?.outcome === 'exists' && result.run.Status !== 'Queued'
+    return { run: result?.run ?? null, mayHaveRead }
   }
   async function changedObject(
     process: string,
     event: ProviderEvent,
     lookId: string,
-  ): Promise<void> {
+  ): Promise<Run | null> {
     const { Realm: realm, EntityId: id, ChangedAt } = event
     const entity = providerEntities.find((name) => name === event.Entity)
-    if (entity === undefined || !ReportedEntityId.safeParse(id).success) return
+    if (entity === undefined || !ReportedEntityId.safeParse(id).success) return null
     const object = { realm, entity, id }
     const isWanted = isLinking(entity)
       ? await waits.hasAny(realm)
       : await waits.hasWait(object, process)
-    if (!isWanted) return
+    if (!isWanted) return null
     // All changes within a second have the same id. The object may have been read between two of them, so it is read
     // once more when the second is over.
-    if (await queue(lookId, object)) {
-      const after = new Date(Date.parse(ChangedAt) + SECOND_OVER_MS).toISOString()
-      await queue(`${lookId}:again`, object, after)
-    }
+    const look = await queue(lookId, object)
+    if (!look.mayHaveRead) return look.run
+    const after = new Date(Date.parse(ChangedAt) + SECOND_OVER_MS).toISOString()
+    return (await queue(`${lookId}:again`, object, after)).run
   }
   return {
     /** Called before a run waits for a change of the object: stores the wait, and has the object read. */
@@ -106,12 +108,16 @@ export function createLooks({ source, waits, publisher, process: looking }: Look
       const of = await waits.begin(object, wait)
       await queue(`${object.entity}-${object.id}/${object.realm}/${of}:${Version}`, object)
     },
-    /** Has an object read that was changed, or merged into another one, if a run of the process may wait for it. */
-    async changed(process: string, event: ProviderEvent): Promise<void> {
-      await changedObject(process, event, event.Id)
+    /**
+     * Has an object read that was changed, or merged into another one, if a run of the process may wait for it. Resolves
+     * with the run that reads it; `null` if there is none.
+     */
+    async changed(process: string, event: ProviderEvent): Promise<Run | null> {
+      const look = await changedObject(process, event, event.Id)
       const { DeletedId } = event
-      if (DeletedId !== undefined)
-        await changedObject(process, { ...event, EntityId: DeletedId }, `${event.Id}:merged`)
+      if (DeletedId === undefined) return look
+      const merged = { ...event, EntityId: DeletedId }
+      return (await changedObject(process, merged, `${event.Id}:merged`)) ?? look
     },
   }
 }

@@ -101,9 +101,13 @@ const transactionOf = (event: ProviderEvent): QueueTransaction => ({
 })
 
 /**
- * Returns the transaction of a dead letter that is a provider event; `null` if the dead letter is not a provider event.
+ * Returns the event and the transaction of a dead letter that is a provider event; `null` if it is not a provider event.
  */
-export function transactionOfEvent(content: Buffer): QueueTransaction | null {
+export function changeOfLetter(
+  content: Buffer,
+): { readonly event: ProviderEvent; readonly transaction: QueueTransaction } | null {
   const event = eventOf(content)
-  return event === null || event.Id !== providerEventId(event) ? null : transactionOf(event)
+  return event === null || event.Id !== providerEventId(event)
+    ? null
+    : { event, transaction: transactionOf(event) }
 }

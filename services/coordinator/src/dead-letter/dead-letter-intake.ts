@@ -10,6 +10,7 @@
  * L4  When the store has `deadLetterCapacity` dead letters of a process, further dead letters stay in the queue.
  */
 import { hash } from 'node:crypto'
+import { signalKey, startQueue } from '@integration-host/shared/contracts/start-message'
 import { StepMessage } from '@integration-host/shared/contracts/step-message'
 import { hasCode } from '@integration-host/shared/errors'
 import { parseMessageAs } from '@integration-host/shared/json'
@@ -18,6 +19,7 @@ import type { Clock } from '@integration-host/shared/process/clock'
 import type { NewDeadLetter } from '../run/dead-letter.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import type { DeadLetterQueue, DeadMessage } from '../worker/dead-letter-queue.ts'
+import { readSignal } from '../signal/read-signal.ts'
 import { startPolling } from '../worker/polling.ts'
 import { createProcessConsumers } from '../worker/process-consumers.ts'
 import { ABORTED, type StoreRetry } from '../worker/store-retry.ts'
@@ -180,22 +182,41 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
 
 /**
  * Returns the dead letter to store for a message. The dead letter contains the key of a run if the message is a step
- * message of the same process.
+ * message of the same process, or an event of its queue of events. Only the queue tells that a message is an event: an
+ * account that may start runs could send the same content to another queue.
  */
 export function deadLetterOf(process: string, message: DeadMessage): NewDeadLetter {
   const { content, contentBytes } = message
-  const named = parseMessageAs(StepMessage, content)
-  const run = named?.Process === process ? named : null
+  const run = isSignal(process, message)
+    ? signalledRun(content)
+    : parseMessageAs(StepMessage, content)
+  const named = run?.Process === undefined || run.Process === process ? run : null
   return {
     Process: process,
     MessageID: stableIdOf(message),
     Reason: withoutControls(message.reason),
-    TransactionID: run?.TransactionID ?? null,
-    ReplayID: run?.ReplayID ?? null,
-    StepName: run?.Step ?? null,
+    TransactionID: named?.TransactionID ?? null,
+    ReplayID: named?.ReplayID ?? null,
+    StepName: named?.Step ?? null,
     Content: content,
     ContentBytes: contentBytes,
   }
+}
+
+const isSignal = (process: string, { queue }: Pick<DeadMessage, 'queue'>): boolean =>
+  queue?.endsWith(startQueue(signalKey(process))) === true
+
+/** Returns the run that an event names; `null` if the content is no event. */
+function signalledRun(content: Buffer): {
+  readonly Process?: undefined
+  readonly TransactionID: string
+  readonly ReplayID: number | null
+  readonly Step: string
+} | null {
+  const read = readSignal(content)
+  if ('reason' in read) return null
+  const { TransactionID, ReplayID = null, Event } = read.signal
+  return { TransactionID, ReplayID, Step: Event }
 }
 
 /**

@@ -1,4 +1,7 @@
+import { providerRoutingKey } from '@integration-host/shared/contracts/provider-event'
+import { StepMessage } from '@integration-host/shared/contracts/step-message'
 import { IntegrationError } from '@integration-host/shared/errors'
+import { parseMessageAs } from '@integration-host/shared/json'
 import { MISADDRESSED } from '@integration-host/shared/messaging/misaddressed'
 import type { Act } from '../run/action.ts'
 import { type DeadLetter, namedBy } from '../run/dead-letter.ts'
@@ -8,7 +11,11 @@ import { isOver } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import { messageIdOf } from './dead-letter-intake.ts'
 import { inputInvalid, type RunActions, tooManyDelayedRuns } from '../worker/run-actions.ts'
-import { transactionOfEvent } from '../change/read-change.ts'
+import type { Looks } from '../change/look.ts'
+import { changeOfLetter } from '../change/read-change.ts'
+import { readSignal } from '../signal/read-signal.ts'
+import { watchedKeysOf } from '../step/change-place.ts'
+import { routingKeysOf } from '../step/change-trigger.ts'
 import { readStartMessage } from '../start/read-start-message.ts'
 import type { TransitionPublisher } from '../worker/transition-publisher.ts'
 
@@ -16,13 +23,15 @@ import type { TransitionPublisher } from '../worker/transition-publisher.ts'
 export interface DeadLetterOperations {
   /**
    * Requeues a dead letter: publishes the due step of its run, as the sweeper does, and removes the dead letter. If the
-   * message is a start message or a provider event, queues its transaction instead and returns the run.
+   * message is a start message or a provider event, queues its transaction instead and returns the run; if it is an event,
+   * sends the event to its run; if it is a provider event for which runs wait, has the object read.
    *
+   * @param requireSignal throws unless the caller may send events to runs
    * @throws {IntegrationError} `process_not_found`, `dead_letter_without_run` if the message neither names a run nor
    *   has a transaction, `transaction_not_active`, `input_invalid`, `transaction_conflict`, or `dead_letter_not_found`
    *   if the dead letter was removed meanwhile.
    */
-  requeue(letter: DeadLetter, act: Act): Promise<Run>
+  requeue(letter: DeadLetter, act: Act, requireSignal: () => void): Promise<Run>
   /**
    * Removes a dead letter.
    * @throws {IntegrationError} `dead_letter_not_found` if the dead letter was removed meanwhile.
@@ -35,29 +44,26 @@ export interface DeadLetterOperations {
 export function createDeadLetterOperations({
   source,
   runActions,
+  looks,
   publisher,
 }: {
   readonly source: Pick<
     TransactionSource,
     'get' | 'recordWithoutChange' | 'removeDeadLetter' | 'removeDeadLetters'
   >
-  readonly runActions: Pick<RunActions, 'process' | 'queue'>
+  readonly runActions: Pick<RunActions, 'process' | 'queue' | 'signal'>
+  readonly looks: Pick<Looks, 'changed'>
   readonly publisher: Pick<TransitionPublisher, 'republishStep'>
 }): DeadLetterOperations {
   /**
    * Returns the run of a dead letter.
    * @throws {IntegrationError} if the run has no step that can be published.
    */
-  async function activeRunOf({ Process, TransactionID, ReplayID }: DeadLetter): Promise<Run> {
-    runActions.process(Process)
-    const found = TransactionID === null ? null : await source.get(Process, TransactionID, ReplayID)
-    if (found === null)
-      throw new IntegrationError(
-        'dead_letter_without_run',
-        'the message names no run of this process that exists',
-      )
-    if (isOver(found.run.Status)) throw notActive()
-    return found.run
+  async function activeRunOf(letter: DeadLetter): Promise<Run> {
+    runActions.process(letter.Process)
+    const { run } = await activeOrEnded(letter)
+    if (isOver(run.Status)) throw notActive()
+    return run
   }
 
   /**
@@ -67,7 +73,7 @@ export function createDeadLetterOperations({
    * @throws {IntegrationError} if the message has no transaction that can be queued now.
    */
   async function startedRunOf(letter: DeadLetter, { by }: Act): Promise<Run> {
-    const { on } = runActions.process(letter.Process)
+    const definition = runActions.process(letter.Process)
     const { Content: content, ContentBytes } = letter
     // Its publisher may not be permitted to start runs of this process.
     if (letter.Reason.startsWith(MISADDRESSED))
@@ -77,17 +83,26 @@ export function createDeadLetterOperations({
         'dead_letter_without_run',
         `the message names no run, and only the first ${content.length} of its ${ContentBytes} bytes are stored`,
       )
-    const changed = transactionOfEvent(content)
-    // An event of the queue `changes.<Process>`: it only has an object read, and the next event of the object does so too.
-    if (changed !== null && on.length === 0)
-      throw new IntegrationError(
-        'dead_letter_without_run',
-        'no change starts a run of this process; the next change of the object is seen',
-      )
+    const changed = changeOfLetter(content)
+    if (changed !== null) {
+      // The event may come from either queue of the process. To handle it as an event of both is harmless: each has got it.
+      const key = providerRoutingKey(changed.event)
+      const isWatched = watchedKeysOf(definition).includes(key)
+      const look = isWatched ? await looks.changed(letter.Process, changed.event) : null
+      const starts = isWatched
+        ? routingKeysOf(definition.on).includes(key)
+        : definition.on.length > 0
+      if (!starts && look !== null) return look
+      if (!starts)
+        throw new IntegrationError(
+          'dead_letter_without_run',
+          'no change starts a run of this process, and no run waits for the object',
+        )
+    }
     const read =
       changed === null
         ? readStartMessage({ content, messageId: messageIdOf(letter) })
-        : { transaction: changed }
+        : { transaction: changed.transaction }
     if ('reason' in read)
       throw new IntegrationError(
         'dead_letter_without_run',
@@ -104,6 +119,32 @@ export function createDeadLetterOperations({
     return result.run
   }
 
+  /**
+   * Sends the event of a dead letter to its run.
+   * @throws {IntegrationError} `dead_letter_without_run`, or the reason why the run does not accept the event.
+   */
+  async function signalledRunOf(letter: DeadLetter, act: Act): Promise<Run> {
+    const { Process, Content: content, ContentBytes } = letter
+    const read = readSignal(content)
+    if (letter.Reason.startsWith(MISADDRESSED) || 'reason' in read || content.length < ContentBytes)
+      throw new IntegrationError('dead_letter_without_run', letter.Reason)
+    const { TransactionID, ReplayID = null, Event, EventID, Data = null, Reason } = read.signal
+    const event = { data: Data, eventId: EventID ?? null }
+    const sent = { ...act, reason: act.reason ?? Reason ?? null }
+    await runActions.signal(Process, TransactionID, ReplayID, Event, event, sent, false)
+    return (await activeOrEnded(letter)).run
+  }
+
+  async function activeOrEnded({ Process, TransactionID, ReplayID }: DeadLetter) {
+    const found = TransactionID === null ? null : await source.get(Process, TransactionID, ReplayID)
+    if (found === null)
+      throw new IntegrationError(
+        'dead_letter_without_run',
+        'the message names no run of this process that exists',
+      )
+    return found
+  }
+
   async function remove(
     { Process, ID }: DeadLetter,
     kind: 'requeue_dead_letter' | 'delete_dead_letter',
@@ -113,11 +154,15 @@ export function createDeadLetterOperations({
   }
 
   return {
-    async requeue(letter, act) {
+    async requeue(letter, act, requireSignal) {
       const isStart = letter.TransactionID === null
+      const isStep = !isStart && parseMessageAs(StepMessage, letter.Content) !== null
+      if (!isStart && !isStep) requireSignal()
       let run: Run
       try {
-        run = isStart ? await startedRunOf(letter, act) : await activeRunOf(letter)
+        if (isStart) run = await startedRunOf(letter, act)
+        else if (isStep) run = await activeRunOf(letter)
+        else run = await signalledRunOf(letter, act)
       } catch (error) {
         if (error instanceof IntegrationError && error.code !== 'store_unavailable') {
           const what = { ...namedBy(letter), Outcome: error.code }
@@ -127,7 +172,7 @@ export function createDeadLetterOperations({
       }
       // If the message is a start message or a provider event, `queue` has already published the first step of its run.
       // If that message is lost, the sweeper publishes the step again, because the row of the run is the outbox.
-      if (!isStart) await publisher.republishStep(run)
+      if (isStep) await publisher.republishStep(run)
       await remove(letter, 'requeue_dead_letter', act)
       return run
     },

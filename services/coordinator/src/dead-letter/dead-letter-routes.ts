@@ -160,7 +160,8 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
         operationId: 'requeueDeadLetter',
         summary: 'Publish the due step of its run again, and delete the dead letter',
         description:
-          'The transaction of a start message is queued instead, and the response is its run.',
+          'The transaction of a start message is queued instead, and the response is its run. An event is sent to its run once more, which needs the scope transactions:signal too. ' +
+          'A change for which runs wait has its object read, and the response is the run that reads it.',
         success: { 202: ChangedRun },
         problems: [
           'invalid_request',
@@ -170,12 +171,18 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
           'dead_letter_without_run',
           'transaction_not_active',
           'transaction_conflict',
+          'transaction_not_found',
+          'event_not_found',
+          'event_already_received',
         ],
         async apply({ c, caller, param: { process, id }, act }) {
           const letter = await letterOf(c, process, id)
-          const run = await deadLetterOperations.requeue(letter, act).catch((error: unknown) => {
-            throw caller.has('transactions:read') ? error : withoutContent(error)
-          })
+          const requireSignal = (): void => caller.requireScope('transactions:signal')
+          const run = await deadLetterOperations
+            .requeue(letter, act, requireSignal)
+            .catch((error: unknown) => {
+              throw caller.has('transactions:read') ? error : withoutContent(error)
+            })
           return c.json(changedRun(caller, run), 202)
         },
       }),

@@ -1,29 +1,15 @@
-import { Reason } from '@integration-host/shared/contracts/reason'
 import { signalKey } from '@integration-host/shared/contracts/start-message'
-import { ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
 import { errorCodes, hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
-import { z } from 'zod'
-import { StorableJson } from '../run/storable-json.ts'
 import { queuerOf } from '../start/start-intake.ts'
-import { readObject } from '../start/read-start-message.ts'
 import type { StartMessage } from '../start/start-queue.ts'
+import { readSignal } from './read-signal.ts'
 import {
   type MessageIntake,
   type MessageIntakeDeps,
   startMessageIntake,
 } from '../worker/message-intake.ts'
 import type { RunActions } from '../worker/run-actions.ts'
-
-/** The body of a message of the queue `start.<Process>.signal`. */
-const SignalMessage = z.strictObject({
-  TransactionID,
-  ReplayID: ReplayID.optional(),
-  Event: z.string(),
-  EventID: TransactionID.optional(),
-  Data: StorableJson.optional(),
-  Reason: Reason.optional(),
-})
 
 export interface SignalIntakeDeps extends Omit<
   MessageIntakeDeps<StartMessage, 'signalled'>,
@@ -55,13 +41,8 @@ export function startSignalIntake(deps: SignalIntakeDeps): MessageIntake {
     shutdown.signal.removeEventListener('abort', end)
   }
   async function send(process: string, message: StartMessage): Promise<string | null> {
-    const read = readObject(message.content)
+    const read = readSignal(message.content)
     if ('reason' in read) return read.reason
-    const parsed = SignalMessage.safeParse(read.body)
-    if (!parsed.success) {
-      const [issue] = parsed.error.issues
-      return `invalid_request: ${issue?.path.join('.') || 'the message'}: ${issue?.message ?? ''}`
-    }
     const {
       TransactionID: id,
       ReplayID: replay = null,
@@ -69,7 +50,7 @@ export function startSignalIntake(deps: SignalIntakeDeps): MessageIntake {
       EventID,
       Data,
       Reason: why,
-    } = parsed.data
+    } = read.signal
     const event = { data: Data ?? null, eventId: EventID ?? null }
     const act = { by: queuerOf(message), reason: why ?? null, ifVersion: null }
     const until = clock.now() + absentMs

@@ -219,6 +219,47 @@ export function signalsContract(kind: 'embedded' | 'real'): void {
       expect(await host.run('1')).toMatchObject({ Status: 'Waiting' })
     })
 
+    it('a dead-lettered event is sent again when it is requeued, by a key that may send events', async () => {
+      const strict = defineProcess('PayBill')
+        .step('draft', (step) => step.complete())
+        .event('approved', { data: z.object({ other: z.string() }) })
+        .step('pay', (step) => step.complete())
+      const before = await start({ processes: [strict] })
+      await before.queue('1', { amount: 5 })
+      await before.reached('1', 'Waiting')
+      const sent = {
+        TransactionID: '1',
+        Event: 'approved',
+        EventID: 'e1',
+        Data: { approved: true },
+      }
+      await send(before, sent)
+      // An account that may start runs must not send events, so only the queue tells what the message is.
+      await send(before, { ...sent, EventID: 'e2' }, 'PayBill')
+      const letters = async (host: Fixture) => {
+        const response = await host.call('/processes/PayBill/dead-letters?limit=10')
+        return ((await response.json()) as DeadLetterPage).items
+      }
+      await eventually(async () => expect(await letters(before)).toHaveLength(2))
+      await opened.pop()?.[Symbol.asyncDispose]()
+      const host = await start()
+      const found = await letters(host)
+      const event = found.find(({ TransactionID }) => TransactionID === '1')
+      const forged = found.find(({ TransactionID }) => TransactionID === null)
+      expect(event).toMatchObject({ StepName: 'approved', ReplayID: null })
+      const requeue = (ID: number | undefined, key?: string) =>
+        host.call(`/processes/PayBill/dead-letters/${ID}/requeue`, {
+          method: 'POST',
+          headers: key === undefined ? {} : { Authorization: `Bearer ${keyOf(key)}` },
+        })
+      expect(await codeOf(requeue(forged?.ID))).toBe('dead_letter_without_run')
+      expect(await codeOf(requeue(event?.ID, 'operator'))).toBe('forbidden')
+      expect((await requeue(event?.ID)).status).toBe(202)
+      const done = await host.reached('1', 'Completed')
+      expect(done.Items[1]).toMatchObject({ Data: { approved: true }, Sender: { EventID: 'e1' } })
+      expect(await letters(host)).toHaveLength(1)
+    })
+
     it('a run whose time is over goes on without data, or fails as event_timeout', async () => {
       const host = await start()
       for (const process of ['Remind', 'Expire'])

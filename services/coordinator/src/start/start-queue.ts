@@ -55,6 +55,12 @@ export const createStartQueue = (
 
   deadLetter: (process, { messageId, content }, reason) =>
     bus.publish(
-      outgoingDeadLetter(process, { messageId, reason, content, contentBytes: content.length }),
+      outgoingDeadLetter(process, {
+        messageId,
+        reason,
+        content,
+        contentBytes: content.length,
+        queue: startQueue(keyOf(process)),
+      }),
     ),
 })

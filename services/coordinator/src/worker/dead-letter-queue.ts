@@ -17,6 +17,8 @@ export interface DeadMessage {
   readonly content: Buffer
   /** The length of the whole content. */
   readonly contentBytes: number
+  /** The end of the name of the queue from which the message came; `null` if it is unknown. */
+  readonly queue?: string | null
   /** How often the broker has returned the message to the queue. */
   readonly deliveryCount: number
 }
@@ -39,6 +41,7 @@ export interface DeadLetterQueue extends ProcessQueue<DeadMessage> {
 const PREFETCH = 20
 const ID_HEADER = 'original-message-id'
 const BYTES_HEADER = 'original-bytes'
+const QUEUE_HEADER = 'original-queue'
 
 export const createDeadLetterQueue = (bus: MessageBus, owner: string): DeadLetterQueue => ({
   async waiting(process) {
@@ -61,7 +64,9 @@ export const outgoingDeadLetter = (
     reason,
     content,
     contentBytes,
-  }: Pick<DeadMessage, 'messageId' | 'reason' | 'content' | 'contentBytes'>,
+    queue = null,
+  }: Pick<DeadMessage, 'messageId' | 'reason' | 'content' | 'contentBytes'> &
+    Partial<Pick<DeadMessage, 'queue'>>,
 ): OutgoingMessage => ({
   exchange: DEAD_EXCHANGE,
   routingKey: process,
@@ -71,6 +76,7 @@ export const outgoingDeadLetter = (
     reason: reason.slice(0, 200),
     [ID_HEADER]: messageId.slice(0, 200),
     [BYTES_HEADER]: contentBytes,
+    ...(queue !== null && { [QUEUE_HEADER]: queue }),
   },
   body: content.subarray(0, MAX_CONTENT_BYTES),
   mandatory: true,
@@ -106,6 +112,7 @@ function deadMessageOf({
       (isPublished && typeof bytes === 'number' && Number.isSafeInteger(bytes)
         ? Math.min(Math.max(bytes, content.length), MAX_MESSAGE_BYTES)
         : content.length),
+    queue: (isPublished ? text(QUEUE_HEADER) : text('x-first-death-queue')) ?? null,
     deliveryCount,
   }
 }
