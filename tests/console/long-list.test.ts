@@ -61,6 +61,7 @@ describe('the list of 10,000 runs in a browser', () => {
     CreatedAt: new Date(Date.UTC(2026, 0, 1) + index * 1_000).toISOString(),
     UpdatedAt: new Date(Date.UTC(2026, 0, 1) + index * 1_000).toISOString(),
     Why: HOSTILE[index] ?? '',
+    Cause: HOSTILE[index] ?? '',
   })
   async function list(route: Route): Promise<void> {
     const cursor = new URL(route.request().url()).searchParams.get('cursor')

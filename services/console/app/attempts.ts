@@ -42,10 +42,10 @@ export function numberedAttempts(run: RunView): readonly NumberedAttempt[] {
 
 /**
  * Returns whether an attempt counts against the limit of the step. An attempt does not count if the next attempt of the
- * step has the same stored number. After an attempt that ended its round, the numbers begin again.
+ * step has the same stored number. After an attempt that ended its round or its step, the numbers begin again.
  */
 function isCounted(run: RunView, attempt: Attempt, next: Attempt | undefined): boolean {
-  if (attempt.Outcome === 'repeated') return true
+  if (attempt.Outcome === 'repeated' || attempt.Outcome === 'completed') return true
   if (next === undefined) {
     const isDue = run.CompletedAt === null && run.StepName === attempt.StepName
     return !isDue || run.Attempt >= attempt.Attempt
@@ -60,3 +60,15 @@ export const isResumedBetween = ({ History }: RunView, one: Attempt, next: Attem
   History.some(
     ({ Action, At }) => Action === 'resume' && At >= one.StartedAt && At <= next.StartedAt,
   )
+
+/** Returns the error of an attempt without the call at its begin or at its end, which has a column of its own. */
+export function withoutCall({
+  Error: error,
+  Request: request,
+}: Pick<NumberedAttempt, 'Error' | 'Request'>): string {
+  if (request === null || error === null) return error ?? ''
+  const call = `${request.Method} ${request.Url} `
+  if (error.startsWith(call)) return error.slice(call.length)
+  const end = error.lastIndexOf(` (${call}responded with `)
+  return end === -1 ? error : error.slice(0, end)
+}

@@ -17,6 +17,7 @@ const run = (second: number, more: Partial<RunRow> = {}): RunRow => ({
   CreatedAt: `2026-11-24T03:00:${String(second).padStart(2, '0')}.000Z`,
   UpdatedAt: `2026-11-24T03:00:59.000Z`,
   Why: '',
+  Cause: '',
   DataRejected: false,
   ...more,
 })

@@ -248,19 +248,54 @@ describe('the timeline of a run', () => {
       FinishedAt: at(-8_000),
     }
     const skipped = { ...copied, StepName: 'report', Status: 'Skipped' as const }
+    const received = {
+      ...copied,
+      StepName: 'approved',
+      Status: 'Completed' as const,
+      Sender: { Person: 'ada', KeyID: 'console', EventID: 'e', Reason: null },
+    }
     const replay = run([attempt('csv', 1, [100, 300])], {
       ReplayID: 1,
-      Steps: ['order', 'report', 'csv', 'mail'],
-      Items: [copied, skipped],
+      Steps: ['order', 'report', 'approved', 'csv', 'mail'],
+      Items: [copied, skipped, received],
     })
     const { lanes } = waterfall(replay, 0)
     expect(lanes.map(({ without }) => without)).toEqual([
       'copied',
       'skipped',
+      'received',
       'not reached',
       'not reached',
     ])
     expect(shown(lanes[0])).toEqual([])
+  })
+
+  it('in the timeline of a run, an undo is no failed attempt, and the attempt that it takes back has counted', () => {
+    const attempts = [
+      attempt('order', 1, [0, 100]),
+      attempt('csv', 1, [200, 300], 'step_failed'),
+      attempt('order', 1, [400, 500], 'undone'),
+    ]
+    const undone = run(attempts, { Status: 'Undone' })
+    expect(shown(waterfall(undone, 0).lanes[0]).map(([kind]) => kind)).toEqual([
+      'completed',
+      'completed',
+    ])
+    expect(numberedAttempts(undone).every(({ isCounted }) => isCounted)).toBe(true)
+  })
+
+  it('in the timeline of a run that waits for an event, the wait names the event', () => {
+    const waiting = run([], {
+      Status: 'Waiting',
+      StepName: 'order',
+      WaitingFor: 'event:approved',
+      CompletedAt: null,
+      UpdatedAt: at(100),
+      NextAttemptAt: at(90_000),
+    })
+    expect(waterfall(waiting, START + 1_000).lanes[0]?.segments.at(-1)?.text).toBe(
+      'waits for the event approved',
+    )
   })
 
   it('in the timeline of a run, the attempt in flight lasts until now', () => {

@@ -22,7 +22,7 @@ export interface Lane {
   /** The number of attempts that are left out in the middle of the lane. */
   readonly omitted: number
   /** Why the run has not run the step, if the lane has no segments. */
-  readonly without: 'copied' | 'skipped' | 'not reached'
+  readonly without: 'copied' | 'skipped' | 'received' | 'not reached'
 }
 
 export interface Waterfall {
@@ -129,10 +129,19 @@ export function waterfall(run: RunView, now: number): Waterfall {
       if (step === run.StepName && ended === null)
         segments.push(...dueSegments(run, shown.at(-1), now))
       const item = run.Items.find(({ StepName }) => StepName === step)
-      const without = NOT_RUN.get(item?.Status ?? '') ?? 'not reached'
+      const without =
+        NOT_RUN.get(item?.Status ?? '') ??
+        // An event has a sender, and no attempts.
+        (item?.Sender === undefined ? 'not reached' : 'received')
       return { step, segments, omitted, without }
     }),
   }
+}
+
+/** Returns the event or the change that the run waits for, such as `the event approved`; `null` if it waits for none. */
+export function placeOf({ Status, WaitingFor }: Pick<RunView, 'Status' | 'WaitingFor'>) {
+  const [, kind, name] = /^(event|change):(.+)$/.exec(WaitingFor ?? '') ?? []
+  return Status === 'Waiting' && kind !== undefined ? `the ${kind} ${name}` : null
 }
 
 /**
@@ -156,7 +165,7 @@ function dueSegments(
   const next = run.NextAttemptAt === null ? 0 : Date.parse(run.NextAttemptAt)
   if (next <= now || run.Status === 'Queued') return []
   const cause = waitBegin(run.ErrorClass ?? '')
-  const text = `waits for the next attempt${cause === null ? '' : ` ${cause}`}`
+  const text = `waits for ${placeOf(run) ?? 'the next attempt'}${cause === null ? '' : ` ${cause}`}`
   return [segment('next', Date.parse(last?.FinishedAt ?? run.UpdatedAt), next, text)]
 }
 
@@ -178,6 +187,9 @@ const segment = (kind: SegmentKind, from: number, until: number, text: string): 
   text,
 })
 
+/** The outcomes of attempts that did what they were made for. An undo takes back what the step has done. */
+const SUCCESSES: ReadonlySet<string> = new Set(['completed', 'repeated', 'undone'])
+
 function attemptSegment(attempt: NumberedAttempt, openUntil: number): Segment {
   const { Outcome, ResponseStatus, FinishedAt, StartedAt } = attempt
   const from = Date.parse(StartedAt)
@@ -185,6 +197,6 @@ function attemptSegment(attempt: NumberedAttempt, openUntil: number): Segment {
   const text = `attempt ${attempt.number}: ${Outcome}${status}${attempt.isCounted ? '' : ', not counted'}`
   if (FinishedAt === null)
     return segment('doubt', from, openUntil, `${text}, its end is not recorded`)
-  const kind = Outcome === 'completed' || Outcome === 'repeated' ? 'completed' : 'failed'
+  const kind = SUCCESSES.has(Outcome) ? 'completed' : 'failed'
   return segment(kind, from, Date.parse(FinishedAt), text)
 }

@@ -1,3 +1,4 @@
+import { keyName } from '@integration-host/shared/access/key-name'
 import { ActionPage, type ActionView } from '@integration-host/shared/contracts/action'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
@@ -63,7 +64,7 @@ const COLUMNS = [
 const rowOf = (action: ActionView): string[] => [
   String(action.ID),
   action.At,
-  action.Person === null ? action.KeyID : `${action.KeyID} for ${action.Person}`,
+  action.Person === null ? keyName(action.KeyID) : `${action.KeyID} for ${action.Person}`,
   action.Action,
   action.Process,
   action.TransactionID ?? '',

@@ -1,4 +1,5 @@
 /** The commands on companies: list the paused ones, pause and resume. */
+import { keyName } from '@integration-host/shared/access/key-name'
 import { CompanyPauseView, PausedCompanies } from '@integration-host/shared/contracts/company-pause'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { type Command, expectNone, parse } from '../command.ts'
@@ -24,7 +25,7 @@ Examples:
     const rows = items.map(({ Realm: realm, PausedAt, PausedBy, Reason }) => [
       realm,
       PausedAt ?? '',
-      PausedBy ?? '',
+      keyName(PausedBy ?? ''),
       Reason ?? '',
     ])
     await print(

@@ -1,4 +1,5 @@
 /** The commands of bulk operations: one action on many runs. */
+import { keyName } from '@integration-host/shared/access/key-name'
 import {
   bulkActions,
   OperationDetail,
@@ -354,7 +355,7 @@ function linesOf(operation: OperationDetail): string[] {
     ['Paused by', operation.StatusReason],
     ['Progress', progressOf(operation)],
     ['Failed', codes.join(', ')],
-    ['Started by', operation.Person ?? operation.KeyID],
+    ['Started by', operation.Person ?? keyName(operation.KeyID)],
     ['Reason', operation.Reason],
     ['Started', operation.CreatedAt],
     ['Finished', operation.FinishedAt],
@@ -412,6 +413,6 @@ const rowOf = (operation: OperationView): string[] => [
   String(operation.Skipped),
   String(operation.Failed),
   operation.CreatedAt,
-  operation.Person ?? operation.KeyID,
+  operation.Person ?? keyName(operation.KeyID),
   operation.Reason ?? '',
 ]

@@ -1,4 +1,5 @@
 /** The commands on processes: list, pause and resume. */
+import { keyName } from '@integration-host/shared/access/key-name'
 import { z } from 'zod'
 import { type Command, expectNone, parse } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
@@ -47,7 +48,7 @@ const rowOf = (process: z.output<typeof Process>): string[] => [
   process.Paused ? 'PAUSED' : process.Consuming ? 'RUNNING' : 'IDLE',
   process.Steps.join(', '),
   process.PausedAt ?? '',
-  process.PausedBy ?? '',
+  keyName(process.PausedBy ?? ''),
   process.Reason ?? '',
 ]
 

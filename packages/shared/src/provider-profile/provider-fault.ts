@@ -22,7 +22,8 @@ const MAX_DETAIL = 400
 export const providerError = (code: string, message = '', detail = ''): ProviderError => ({
   code,
   message: visibleText(message, MAX_MESSAGE),
-  detail: visibleText(detail, MAX_DETAIL),
+  // Intuit ends some details with `: null`.
+  detail: visibleText(detail, MAX_DETAIL).replace(/\s*: null$/, ''),
 })
 
 export interface ProviderFault extends ProviderError {
@@ -117,7 +118,7 @@ const REMEDIES: Readonly<Record<string, string>> = {
   '6200': BOOKS_CLOSED,
   '6210': BOOKS_CLOSED,
   '6240':
-    'Another customer, vendor or employee has this name. Use that one, or queue a copy with another name.',
+    'Another customer, vendor or employee has this name. Use the existing one, or queue a copy with another name.',
 }
 
 /** Returns what a person should do about an error in the form of {@link codeAndMessage}; `null` if that is not known. */

@@ -1,3 +1,4 @@
+import { keyName } from '../../src/isomorphic/key-name.ts'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import type { BulkAction, BulkView } from '../../src/contracts/bulk.ts'
@@ -200,7 +201,7 @@ function Facts({ bulk }: { readonly bulk: BulkView }) {
       <div>
         <dt>By</dt>
         <dd className="outside">
-          <Outside text={bulk.Person ?? bulk.KeyID} />
+          <Outside text={bulk.Person ?? keyName(bulk.KeyID)} />
         </dd>
       </div>
       <div>

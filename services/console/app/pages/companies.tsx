@@ -119,14 +119,16 @@ function CompanyTable({ session, rows }: CompanyTableProps) {
         <thead>
           <tr>
             <th scope="col">State</th>
-            <th scope="col">Company</th>
+            <th scope="col" className="company">
+              Company
+            </th>
             <th scope="col" className="wider">
               Access token
             </th>
             <th scope="col" className="wider">
               Grant ends
             </th>
-            <th scope="col" className="narrow">
+            <th scope="col" className="narrow except-phone">
               Refresh
             </th>
           </tr>
@@ -163,7 +165,7 @@ function CompanyTable({ session, rows }: CompanyTableProps) {
               <td className="wider">
                 <GrantEnd company={company} />
               </td>
-              <td>
+              <td className="except-phone">
                 {company.Fault !== undefined && 'first failed '}
                 <Ago time={company.Fault?.Since ?? company.Fault?.At ?? company.RefreshedAt} />
               </td>

@@ -87,7 +87,9 @@ function Companies({ view }: { readonly view: LimitsView }) {
       <table>
         <thead>
           <tr>
-            <th scope="col">Company</th>
+            <th scope="col" className="company">
+              Company
+            </th>
             <th scope="col">State</th>
             <th scope="col" className="wider">
               This minute

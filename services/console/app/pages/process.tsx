@@ -1,3 +1,4 @@
+import { keyName } from '../../src/isomorphic/key-name.ts'
 import { useQuery } from '@tanstack/react-query'
 import { Fragment, type ReactNode, useEffect } from 'react'
 import type { ProcessPageView } from '../../src/contracts/processes.ts'
@@ -288,7 +289,7 @@ function Pause({
       {PausedBy !== null && (
         <>
           {' '}
-          by <Outside text={PausedBy} />
+          by <Outside text={keyName(PausedBy)} />
         </>
       )}
       {Reason !== null && (

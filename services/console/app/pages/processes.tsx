@@ -28,7 +28,9 @@ export function ProcessesPage() {
           <table aria-label="Processes">
             <thead>
               <tr>
-                <th scope="col">Process</th>
+                <th scope="col" className="process">
+                  Process
+                </th>
                 <th scope="col" className="narrow">
                   State
                 </th>

@@ -21,6 +21,7 @@ import { Outside } from '../parts/text.tsx'
 import { Timeline } from '../parts/timeline.tsx'
 import { useFragment, useQueryText } from '../router.ts'
 import { visible } from '../visible.ts'
+import { placeOf } from '../waterfall.ts'
 
 export interface RunPageProps {
   readonly session: SessionView
@@ -142,6 +143,13 @@ function Parts({ run }: Pick<RunActionsProps, 'run'>) {
   )
 }
 
+/** What happens at `NextAttemptAt`. */
+function nextText(run: RunView): string {
+  if (asksAgain(run)) return 'asks again'
+  if (placeOf(run) !== null) return 'timeout'
+  return run.Status === 'Running' ? 'next round' : 'next attempt'
+}
+
 function NextAttempt({ run }: { readonly run: RunView }) {
   const seconds = useSeconds()
   const { NextAttemptAt, LeaseOwner, CompletedAt, Broken } = run
@@ -156,8 +164,7 @@ function NextAttempt({ run }: { readonly run: RunView }) {
   if (NextAttemptAt === null) return null
   return (
     <span title={full(NextAttemptAt)}>
-      {asksAgain(run) ? 'asks again' : 'next attempt'}{' '}
-      {remaining(Date.parse(NextAttemptAt) / 1_000 - seconds)}
+      {nextText(run)} {remaining(Date.parse(NextAttemptAt) / 1_000 - seconds)}
     </span>
   )
 }

@@ -1,3 +1,4 @@
+import { keyName } from '../../src/isomorphic/key-name.ts'
 import { keepPreviousData, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, useDeferredValue, useId, useRef, useState } from 'react'
 import type { CompaniesView } from '../../src/contracts/companies.ts'
@@ -218,7 +219,7 @@ function useProcesses(chosen: string, onFirst: (first: string) => void): Process
     paused:
       found?.Paused !== true
         ? undefined
-        : `${by === null ? '' : ` by ${visible(by)}`}${reason === null ? '' : `: “${visible(reason)}”`}`,
+        : `${by === null ? '' : ` by ${visible(keyName(by))}`}${reason === null ? '' : `: “${visible(reason)}”`}`,
   }
 }
 

@@ -1,6 +1,7 @@
+import { keyName } from '../../src/isomorphic/key-name.ts'
 import { Fragment } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
-import { type NumberedAttempt, numberedAttempts } from '../attempts.ts'
+import { type NumberedAttempt, numberedAttempts, withoutCall } from '../attempts.ts'
 import { visible } from '../visible.ts'
 import { fullMs, timeMs } from '../clock.ts'
 import { RunStatus, shownStatus } from './run-status.tsx'
@@ -130,7 +131,9 @@ export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
       <table>
         <thead>
           <tr>
-            <th scope="col">Attempt</th>
+            <th scope="col" className="narrow">
+              Attempt
+            </th>
             <th scope="col">Outcome</th>
             <th scope="col" className="wide">
               Call
@@ -193,12 +196,6 @@ export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
 
 type Request = NonNullable<NumberedAttempt['Request']>
 
-/** Returns the error of an attempt without the call at its begin, which has a column of its own. */
-function withoutCall({ Error: error, Request: request }: NumberedAttempt): string {
-  const call = request === null ? '' : `${request.Method} ${request.Url} `
-  return error?.startsWith(call) === true ? error.slice(call.length) : (error ?? '')
-}
-
 /** Shows a call by its path. The server is shown only if the call before went to another one. */
 function Call({ request, before }: { readonly request: Request; readonly before: Request | null }) {
   const { origin, path } = partsOf(request)
@@ -243,4 +240,4 @@ function Trace({ id, tracesUrl }: { readonly id: string; readonly tracesUrl: str
 type Sender = NonNullable<RunView['Items'][number]['Sender']>
 /** The key shows whether a person has decided with an address or in the console. */
 const senderText = ({ Person, KeyID }: Sender): string =>
-  Person === null ? KeyID : `${Person} (${KeyID})`
+  Person === null ? keyName(KeyID) : `${Person} (${KeyID})`

@@ -37,7 +37,7 @@ const GROUPS: readonly {
 
 const FIELDS = [
   { name: 'step', label: 'Step' },
-  { name: 'class', label: 'Error class or code' },
+  { name: 'class', label: 'Error' },
   { name: 'realm', label: 'Company' },
   { name: 'idPrefix', label: 'Id begins with' },
 ] as const

@@ -72,10 +72,10 @@ function Columns({ run, order, companies }: RunRowProps) {
       </td>
       <td>
         <div className="line" title={visible(run.Why)}>
+          <Remark run={run} order={order} /> <Cause run={run} />{' '}
           <span className="muted">
             <Place run={run} />
-          </span>{' '}
-          <Remark run={run} order={order} /> <Why run={run} />
+          </span>
         </div>
       </td>
       <td className="wider">
@@ -102,10 +102,9 @@ function Lines({ run, order, companies }: RunRowProps) {
       </div>
       <div className="first-line">
         <RunStatus status={shownStatus(run)} />
-        <span className="line">
-          <Why run={run} />
+        <span className="line" title={visible(run.Why)}>
+          <Cause run={run} />
         </span>
-        <Ago time={run.UpdatedAt} />
       </div>
       <div className="last-line">
         <Remark run={run} order={order} />
@@ -117,19 +116,20 @@ function Lines({ run, order, companies }: RunRowProps) {
         <span className="muted line">
           <Place run={run} />
         </span>
+        <Ago time={run.UpdatedAt} />
       </div>
     </td>
   )
 }
 
-/** The state of the run in a sentence. Of a step that polls, the time of its next request matters most. */
-const Why = ({ run }: Pick<RunRowProps, 'run'>) =>
+/** The cause of the state of the run. Of a step that polls, the time of its next request matters most. */
+const Cause = ({ run }: Pick<RunRowProps, 'run'>) =>
   asksAgain(run) && run.NextAttemptAt !== null ? (
     <>
       Waiting: asks again <Until time={run.NextAttemptAt} past="now" />
     </>
   ) : (
-    <Outside text={run.Why} />
+    <Outside text={run.Cause} />
   )
 
 /** Says that the row no longer matches the filter, or that the run is in doubt. */

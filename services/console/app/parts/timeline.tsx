@@ -84,7 +84,7 @@ const KINDS: readonly (readonly [SegmentKind, string])[] = [
   ['doubt', 'attempt without a recorded end'],
   ['running', 'attempt in flight'],
   ['wait', 'time between attempts'],
-  ['next', 'waits for the next attempt'],
+  ['next', 'waits'],
 ]
 
 interface TimelineLegendProps {

@@ -11,6 +11,9 @@ const DataRejected = z.boolean().meta({
     'whether the run has failed because its data was rejected, so that a copy with changes helps',
 })
 const Why = z.string().meta({ description: 'the state and what helps, in a sentence' })
+const Cause = z
+  .string()
+  .meta({ description: 'the cause of the state in a few words; may be empty' })
 
 export const RunRow = RunResponse.pick({
   Process: true,
@@ -27,7 +30,7 @@ export const RunRow = RunResponse.pick({
   CreatedAt: true,
   UpdatedAt: true,
 })
-  .extend({ Why, DataRejected })
+  .extend({ Why, Cause, DataRejected })
   .meta({ ref: 'RunRow' })
 export type RunRow = z.output<typeof RunRow>
 

@@ -1,3 +1,4 @@
+import { keyName } from '../isomorphic/key-name.ts'
 import { nameOf } from '@integration-host/shared/contracts/labels'
 import { CompanyPauseView, PausedCompanies } from '@integration-host/shared/contracts/company-pause'
 import { AuditPage } from '@integration-host/shared/contracts/audit'
@@ -118,7 +119,11 @@ export function companyRoutes(deps: CompanyRouteDeps): Hono {
           Pause:
             pause === undefined
               ? null
-              : { At: pause.PausedAt, By: pause.PausedBy, Reason: pause.Reason },
+              : {
+                  At: pause.PausedAt,
+                  By: pause.PausedBy === null ? null : keyName(pause.PausedBy),
+                  Reason: pause.Reason,
+                },
           WaitingRuns: waitingRuns(deps.installation().processes, realm),
           History: audit.items.flatMap((item) => {
             const entry = activityOfAudit(item)

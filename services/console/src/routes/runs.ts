@@ -37,7 +37,7 @@ import type { Sessions } from '../session/sessions.ts'
 import { activityOfAction } from '../view/activity.ts'
 import { isDataRejected } from '../view/error-class.ts'
 import type { Installation } from '../view/installation.ts'
-import { blockedActions, type RunContext, whyOf } from '../view/why.ts'
+import { blockedActions, causeOf, type RunContext, whyOf } from '../view/why.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
 import { ACTION_PROBLEMS, PEER_PROBLEMS } from './peer-problems.ts'
 
@@ -408,6 +408,7 @@ const hasRejectedData = ({
   Status === 'Failed' && isDataRejected(ErrorClass)
 
 const rowOf = (run: ListedRun, names: Names, at: Installation): RunRow => ({
+  Cause: causeOf(run, contextOf(run, names, at)),
   Process: run.Process,
   TransactionID: run.TransactionID,
   ReplayID: run.ReplayID,

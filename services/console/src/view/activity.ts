@@ -3,6 +3,7 @@
  * for an event are only here: the pages Now and Activity, the charts, and the histories of a company and of a run use
  * these entries.
  */
+import { keyName } from '../isomorphic/key-name.ts'
 import type { ActionView } from '@integration-host/shared/contracts/action'
 import type { AuditEntry } from '@integration-host/shared/contracts/audit'
 import type { ActivityEntry, ActivityQuery } from '../contracts/activity.ts'
@@ -102,8 +103,8 @@ export function activityOfAction(action: ActionView): ActivityEntry {
     Key: `action ${action.ID}`,
     At: action.At,
     Kind: isOfProcess ? 'processes' : 'runs',
-    Who: Person ?? `key ${KeyID}`,
-    Via: Person === null ? null : `key ${KeyID}`,
+    Who: Person ?? `key ${keyName(KeyID)}`,
+    Via: Person === null ? null : `key ${keyName(KeyID)}`,
     What: isDone ? (ACTION_TEXTS.get(Action) ?? plain) : `tried to ${plain}`,
     Target: [
       company !== null
@@ -160,7 +161,7 @@ export function activityOfAudit(entry: AuditEntry): ActivityEntry | null {
     Key: `audit ${entry.Seq}`,
     At: entry.At,
     Kind: 'companies',
-    Who: person ?? entry.Who,
+    Who: person ?? entry.Who.replace(/(?<=^key )\S+$/, keyName),
     Via: via,
     What: text,
     Target: entry.Name !== '' ? entry.Name : (NAMELESS_TARGETS[entry.What] ?? null),

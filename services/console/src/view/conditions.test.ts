@@ -60,7 +60,7 @@ describe('the conditions of the page Now', () => {
     expect(conditionsOf(withGroups({ ...rejected, count: 2 }))).toMatchObject([
       {
         title: '2 runs failed at OrderProcess.order: 6240 Duplicate Name',
-        detail: 'http_400',
+        detail: 'the provider rejected it (http_400)',
         remedy: expect.stringContaining('has this name'),
       },
     ])
@@ -83,7 +83,8 @@ describe('the conditions of the page Now', () => {
     ).toMatchObject([
       {
         title: '5 runs failed: 6240 Duplicate Name',
-        detail: 'http_400 · OrderProcess.order and OrderProcess.customer',
+        detail:
+          'the provider rejected it (http_400) · OrderProcess.order and OrderProcess.customer',
         affected: 5,
         page: '/runs?status=Failed&class=6240',
       },

@@ -3,6 +3,7 @@
  * (packages/shared/src/conditions.ts), unless the console knows more. metric-conditions.ts has the conditions that are
  * found in the metrics.
  */
+import { keyName } from '../isomorphic/key-name.ts'
 import { readWaitingFor } from '@integration-host/shared/contracts/waiting-for'
 import {
   providerCode,
@@ -148,6 +149,8 @@ const runsWaitingFor = (
 const faultTime = (fault: CredentialView['Fault']): readonly number[] =>
   fault === undefined ? [] : [Date.parse(fault.Since ?? fault.At)]
 
+const rejectedText = (errorClass: string): string => `the provider rejected it (${errorClass})`
+
 /** Returns the texts about failed runs with the same error class. The provider's messages are texts from outside. */
 function failureTexts(errorClass: string | null, groups: readonly RunGroup[]) {
   const name = errorClass ?? 'without an error class'
@@ -156,7 +159,7 @@ function failureTexts(errorClass: string | null, groups: readonly RunGroup[]) {
   const known = same.flatMap(({ providerError }) => providerError ?? [])
   const remedy = providerRemedy(most?.providerError ?? null) ?? failureRemedy(errorClass)
   if (known.length === 0) return { title: '', detail: name, remedy }
-  if (same.length === 1) return { title: `: ${known[0]}`, detail: name, remedy }
+  if (same.length === 1) return { title: `: ${known[0]}`, detail: rejectedText(name), remedy }
   const texts = same.map(({ providerError, count }) => `${count} × ${providerError ?? name}`)
   return { title: '', detail: listed(texts), remedy }
 }
@@ -200,7 +203,7 @@ function* runs(installation: Installation): Generator<Condition> {
       yield condition('RunsFailed', {
         key,
         title: `${counted(count, 'run')} failed: ${first.providerError}`,
-        detail: joined(first.errorClass ?? '', listed(same.map(placeOf))),
+        detail: joined(rejectedText(first.errorClass ?? ''), listed(same.map(placeOf))),
         remedy,
         affected: count,
         knownSince: firstEnd(same),
@@ -374,4 +377,6 @@ function* pausedCompanies({ paused = [], processes: all }: Installation): Genera
 }
 
 const byAndWhy = (by: string | null, reason: string | null): string =>
-  [by === null ? '' : `by ${by}`, reason === null ? '' : `“${reason}”`].filter(Boolean).join(': ')
+  [by === null ? '' : `by ${keyName(by)}`, reason === null ? '' : `“${reason}”`]
+    .filter(Boolean)
+    .join(': ')

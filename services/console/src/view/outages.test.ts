@@ -58,6 +58,8 @@ describe('the conditions of what does not respond', () => {
       {
         name: 'DependencyDown',
         title: 'RabbitMQ cannot be reached',
+        remedy:
+          'Start RabbitMQ, or repair the way to it: the network, or AMQP_URL of these services. They connect again by themselves, and continue what they have accepted.',
         severity: 'critical',
         detail:
           'coordinator (1 of 2), token-service and webhook-receiver wait for it · ECONNREFUSED',

@@ -10,13 +10,18 @@ import type { Installation, Replica, ServiceState } from './installation.ts'
 /** A replica counts as unreachable after this many failed checks in a row. */
 export const MISSES_UNTIL_DOWN = 3
 
-/** The names of the servers that several services depend on. */
-const SERVERS: Readonly<Record<string, string>> = {
-  redis: 'Redis',
-  rabbitmq: 'RabbitMQ',
-  postgres: 'PostgreSQL',
-  provider: 'The provider',
+/** The servers that several services depend on: their names, and the settings that say where they are. */
+const SERVERS: Readonly<Record<string, { readonly name: string; readonly setting: string }>> = {
+  redis: { name: 'Redis', setting: 'REDIS_URL' },
+  rabbitmq: { name: 'RabbitMQ', setting: 'AMQP_URL' },
+  postgres: { name: 'PostgreSQL', setting: 'DATABASE_URL' },
+  provider: { name: 'The provider', setting: 'DISCOVERY_URL' },
 }
+const remedyOf = ({ name, setting }: { readonly name: string; readonly setting: string }): string =>
+  name === 'The provider'
+    ? `If it has no outage, repair the way to it: the network, a proxy, or ${setting}. The services connect again by themselves.`
+    : `Start ${name}, or repair the way to it: the network, or ${setting} of these services. They connect again by themselves, and continue what they have accepted.`
+
 /** Dependencies that are down whenever the dependency on the right is down, or that are another name of it. */
 const PARTS: Readonly<Record<string, string>> = {
   'redis-replicated': 'redis',
@@ -71,7 +76,8 @@ export function* outages({ services }: Installation): Generator<Condition> {
         title:
           server === undefined
             ? `${listed(names)} ${names.length === 1 ? 'waits' : 'wait'} for ${cause}`
-            : `${server} cannot be reached`,
+            : `${server.name} cannot be reached`,
+        ...(server !== undefined && { remedy: remedyOf(server) }),
       }),
       detail: joined(
         server === undefined ? '' : stoppedText(found),

@@ -2,25 +2,24 @@ import { describe, expect, it } from 'vitest'
 import {
   type ActionableRun,
   blockedActions,
+  causeOf,
   type ExplainedRun,
   type RunContext,
   whyOf,
 } from './why.ts'
 
+const aRun: ExplainedRun = {
+  Status: 'Failed',
+  StepName: 'report',
+  Attempt: 1,
+  ErrorClass: null,
+  LastError: null,
+  WaitingFor: null,
+  InDoubt: false,
+  NextAttemptAt: null,
+}
 const explained = (run: Partial<ExplainedRun>, context?: RunContext): string =>
-  whyOf(
-    {
-      Status: 'Failed',
-      StepName: 'report',
-      Attempt: 1,
-      ErrorClass: null,
-      LastError: null,
-      WaitingFor: null,
-      InDoubt: false,
-      ...run,
-    },
-    context,
-  )
+  whyOf({ ...aRun, ...run }, context)
 
 describe('the sentence that explains the state of a run', () => {
   it.each<[Partial<ExplainedRun>, string]>([
@@ -33,7 +32,7 @@ describe('the sentence that explains the state of a run', () => {
         ErrorClass: 'http_400',
         LastError: '6240 Duplicate Name Exists Error: It exists. (POST x …)',
       },
-      'Failed at report: the provider responded with 6240 Duplicate Name Exists Error. Another customer, vendor or employee has this name. Use that one, or queue a copy with another name.',
+      'Failed at report: the provider responded with 6240 Duplicate Name Exists Error. Another customer, vendor or employee has this name. Use the existing one, or queue a copy with another name.',
     ],
     [
       { ErrorClass: 'http_404' },
@@ -53,6 +52,10 @@ describe('the sentence that explains the state of a run', () => {
     ],
     [{ Status: 'Running' }, 'Runs report.'],
     [{ Status: 'Running', Attempt: 0 }, 'Waits for its turn at report.'],
+    [
+      { Status: 'Running', Attempt: 0, NextAttemptAt: '2026-11-29T00:00:00.000Z' },
+      'Waits for the next round of report, which begins by itself.',
+    ],
     [
       { Status: 'Running', Attempt: 4, ErrorClass: 'http_503' },
       'Runs report: attempt 4, after the target responded with 503.',
@@ -93,6 +96,7 @@ describe('the sentence that explains the state of a run', () => {
       ErrorClass: null,
       LastError: null,
       WaitingFor: 'ACC-1',
+      NextAttemptAt: null,
     } as const
     expect(whyOf({ ...run, InDoubt: false }, { company: 'Rosewood' })).toMatch(
       /^Waits for Rosewood, whose/,
@@ -137,6 +141,29 @@ describe('the sentence that explains the state of a run', () => {
 
   it('the sentence on a run in doubt warns that its call may have taken effect', () => {
     expect(explained({ InDoubt: true })).toContain('look into the target first')
+  })
+})
+
+describe('the cause of the state of a run in a few words', () => {
+  const duplicate = { ErrorClass: 'http_400', LastError: '6240 Duplicate Name Exists Error: no' }
+  const company = { Status: 'Waiting', WaitingFor: 'ACC-1' } as const
+
+  it.each<[Partial<ExplainedRun>, string, RunContext?]>([
+    [duplicate, '6240 Duplicate Name Exists Error'],
+    [{ ...duplicate, Status: 'UndoFailed', InDoubt: true }, '6240 Duplicate Name Exists Error'],
+    [{ ...duplicate, Status: 'Retrying' }, '6240 Duplicate Name Exists Error'],
+    [{ ErrorClass: 'http_503' }, 'The target responded with 503'],
+    [{ ErrorClass: 'http_503', Status: 'Retrying' }, 'The target responded with 503'],
+    [{ ...company }, 'Waits for Smith, Jones & Co. Ltd', { company: 'Smith, Jones & Co. Ltd' }],
+    [{ ...company }, 'Waits for ACC-1', { mustReconnect: true }],
+    [{ Status: 'Waiting', WaitingFor: 'event:approved' }, 'Waits for the event approved'],
+    [{ Status: 'Queued' }, 'Its process is paused', { isPaused: true }],
+    [{ Status: 'Running' }, 'Runs report'],
+    [{ Status: 'Completed' }, ''],
+    [{ Status: 'Cancelled' }, ''],
+    [{}, ''],
+  ])('the cause of %o is %s', (run, cause, context) => {
+    expect(causeOf({ ...aRun, ...run }, context)).toBe(cause)
   })
 })
 

@@ -14,7 +14,14 @@ import { failureRemedy, meaningOf } from './error-class.ts'
 
 export type ExplainedRun = Pick<
   RunResponse,
-  'Status' | 'StepName' | 'Attempt' | 'ErrorClass' | 'LastError' | 'WaitingFor' | 'InDoubt'
+  | 'Status'
+  | 'StepName'
+  | 'Attempt'
+  | 'ErrorClass'
+  | 'LastError'
+  | 'WaitingFor'
+  | 'InDoubt'
+  | 'NextAttemptAt'
 >
 
 export interface RunContext {
@@ -47,20 +54,43 @@ export function whyOf(run: ExplainedRun, context: RunContext = {}): string {
 const isDue = ({ Status, Attempt }: ExplainedRun): boolean =>
   Status === 'Queued' || Status === 'Retrying' || (Status === 'Running' && Attempt === 0)
 
+/**
+ * Returns the cause of the state of a run in a few words, for a row that already shows the status and the step; an empty
+ * text if the status says everything.
+ */
+export function causeOf(run: ExplainedRun, context: RunContext = {}): string {
+  const { Status } = run
+  if (['Completed', 'Cancelled', 'Undone'].includes(Status)) return ''
+  if (Status === 'Failed' || Status === 'UndoFailed')
+    return capitalized(providerErrorOf(run) ?? becauseOf(run))
+  const sentence = whyOf({ ...run, InDoubt: false }, context)
+  const cause = /, because (.+?)\.(?: |$)/.exec(sentence)?.[1] ?? sentence
+  return capitalized(
+    cause.replace('the provider responded with ', '').replace(/(?:, (?:which|whose) .*|\.)$/, ''),
+  )
+}
+
+const capitalized = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)
+
+/** Returns why the last attempt of a run has failed; an empty text if none has. */
+function becauseOf(run: ExplainedRun): string {
+  const providerError = providerErrorOf(run)
+  if (providerError !== null) return `the provider responded with ${providerError}`
+  return run.ErrorClass === null ? '' : meaningOf(run.ErrorClass).cause
+}
+
 function stateSentence(run: ExplainedRun, { company, mustReconnect = false }: RunContext): string {
-  const { Status, StepName, Attempt, ErrorClass, WaitingFor } = run
+  const { Status, StepName, Attempt, ErrorClass, WaitingFor, NextAttemptAt } = run
   const waiting = readWaitingFor(WaitingFor)
   const providerError = providerErrorOf(run)
-  const because =
-    providerError !== null
-      ? `the provider responded with ${providerError}`
-      : ErrorClass === null
-        ? ''
-        : meaningOf(ErrorClass).cause
+  const because = becauseOf(run)
   switch (Status) {
     case 'Queued':
       return `Waits for its turn at ${StepName}.`
     case 'Running':
+      // A step that repeats has chosen when its next round begins.
+      if (Attempt === 0 && NextAttemptAt !== null)
+        return `Waits for the next round of ${StepName}, which begins by itself.`
       // The step is due, but no worker has claimed it.
       if (Attempt === 0) return `Waits for its turn at ${StepName}.`
       // A claim does not remove the error class of the attempt before it.

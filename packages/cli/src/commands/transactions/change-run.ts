@@ -1,4 +1,5 @@
 /** The commands that change a run: resume, undo, cancel, retry, settle, signal, link and replay. */
+import { keyName } from '@integration-host/shared/access/key-name'
 import { DecidingPerson, DecisionLink } from '@integration-host/shared/contracts/decision'
 import { SignalResponse } from '@integration-host/shared/contracts/run'
 import { type Command, parse, validOption } from '../../command.ts'
@@ -204,7 +205,7 @@ Examples:
       options,
     )
     const { KeyID = '', Person = null } = sent.Item.Sender ?? {}
-    const text = `Run ${sent.ReplayID} of ${id} has the event ${name} from ${Person ?? KeyID}, received at ${sent.Item.FinishedAt}.`
+    const text = `Run ${sent.ReplayID} of ${id} has the event ${name} from ${Person ?? keyName(KeyID)}, received at ${sent.Item.FinishedAt}.`
     await print(terminal, values.json ? JSON.stringify(sent) : plain(text))
     return exitCodes.ok
   },

@@ -92,7 +92,7 @@ describe('the command `transactions show`', () => {
         'Response of step customer: 400',
         '  Request      POST https://gateway/v3/company/1/customer',
         '  Response id  1-65-intuit-tid',
-        '  error 6240: Duplicate Name Exists Error: The name supplied already exists. : null',
+        '  error 6240: Duplicate Name Exists Error: The name supplied already exists.',
         `  ${JSON.stringify(DUPLICATE)}`,
         '',
       ].join('\n'),
