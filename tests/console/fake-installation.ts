@@ -2,7 +2,10 @@
  * A fake installation: one HTTP server that responds to the requests of the console as the coordinator, token-service
  * and the gateway do. Runs change only when a test or a benchmark changes them.
  */
-import { providerErrorOf } from '@integration-host/shared/provider-profile/provider-fault'
+import {
+  providerCode,
+  providerErrorOf,
+} from '@integration-host/shared/provider-profile/provider-fault'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { text } from 'node:stream/consumers'
 import type { ActionView } from '@integration-host/shared/contracts/action'
@@ -173,7 +176,8 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
         (process === null || run.process === process) &&
         (statuses.length === 0 || statuses.includes(run.status)) &&
         run.id.startsWith(prefix) &&
-        isIn('class', header(run).ErrorClass) &&
+        (isIn('class', header(run).ErrorClass) ||
+          isIn('class', providerCode(providerErrorOf(header(run))))) &&
         isIn('realm', header(run).Realm) &&
         isIn('waitingFor', header(run).WaitingFor)
       if (isWanted) items.push(header(run))

@@ -253,6 +253,15 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the credential, key, transaction 
 credential is faulted, 5 the service cannot be reached or rejects the key, 6 audit entries after the expected one were
 trimmed.`
 
+/** The help of each group has its own examples. */
+const FIRST_EXAMPLES = [
+  'transactions list --status failed --since 2h',
+  'transactions show 66',
+  'credentials list',
+  'doctor',
+]
+const SHORT_HELP = `Addresses (--url), keys, --json and exit codes: ${PROGRAM} --help`
+
 /**
  * Runs the command that the arguments name. Prints expected failures and resolves with the exit code.
  *
@@ -317,9 +326,9 @@ function helpOf(
   const name = [PROGRAM, ...path].join(' ')
   if (command !== undefined) {
     const help = `Usage: ${`${name} ${command.usage}`.trim()}\n\n${command.help}`
-    // The common options select an installation. The help of the commands of the calling program omits these options,
+    // A line refers to the common options, which are longer than the help of most commands. They select an installation. The help of the commands of the calling program omits these options,
     // because these commands do not act on an installation.
-    return more.has(path[0] ?? '') ? help : `${help}\n\n${COMMON_HELP}`
+    return more.has(path[0] ?? '') ? help : `${help}\n\n${SHORT_HELP}`
   }
   const entries =
     group === undefined
@@ -332,10 +341,6 @@ function helpOf(
         ]
       : [...group.commands].map(([word, { summary }]) => [word, summary] as const)
   const width = Math.max(...entries.map(([word]) => word.length))
-  const examples = (group === undefined ? [...groups.values()] : [group]).flatMap(
-    (one) => one.examples,
-  )
-  if (group === undefined) examples.push('usage', 'doctor', 'verify-provider --no-create')
   return [
     `Usage: ${name} <command> [options]`,
     '',
@@ -343,9 +348,9 @@ function helpOf(
     ...entries.map(([word, summary]) => `  ${word.padEnd(width)}   ${summary}`),
     '',
     'Examples:',
-    ...examples.map((example) => `  ${PROGRAM} ${example}`),
+    ...(group?.examples ?? FIRST_EXAMPLES).map((example) => `  ${PROGRAM} ${example}`),
     `  ${name} ${entries[0]?.[0]} --help`,
     '',
-    COMMON_HELP,
+    group === undefined ? COMMON_HELP : SHORT_HELP,
   ].join('\n')
 }

@@ -72,13 +72,20 @@ export interface ClientOptions {
   readonly pollMs?: number
 }
 
+/** The initial data that clients pass to a process, by the type of its definition. Another type is that of the data. */
+export type InputOf<Of> = [Of] extends [{ readonly '~accepts': infer Accepts }]
+  ? unknown extends Accepts
+    ? JsonValue
+    : Accepts
+  : Of
+
 /** A client for one installation of the Integration Host. */
 export interface Client {
   /**
-   * Returns a client for the transactions of a process, without sending a request. `Input` is the type of the initial
-   * data.
+   * Returns a client for the transactions of a process, without sending a request. `Of` is the type of its definition, or
+   * of the initial data: `process<typeof invoice>('Invoice')` with `import type invoice from './invoice.ts'`.
    */
-  process<Input = JsonValue>(name: string): ProcessClient<Input>
+  process<Of = JsonValue>(name: string): ProcessClient<InputOf<Of>>
   /** Returns a client for the accounting API of a company, without sending a request. */
   company(realm: string): CompanyClient
   /**

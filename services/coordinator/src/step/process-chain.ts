@@ -44,7 +44,10 @@ export interface ProcessChain<
   Items extends NamedSteps,
   Settings,
   TargetName extends string,
+  Accepts = unknown,
 > extends ProcessDefinition {
+  /** The type of the initial data that clients pass: `process<typeof invoice>('Invoice')`. It exists in the types only. @internal */
+  readonly '~accepts': Accepts
   /**
    * Returns a copy of this definition with one more step at the end.
    *
@@ -80,7 +83,8 @@ export interface ProcessChain<
     StepOf<Finished<Result, Skips>>,
     Items & { readonly [Key in Name]: StepOf<Finished<Result, Skips>> },
     Settings,
-    TargetName
+    TargetName,
+    Accepts
   >
   /**
    * Returns a copy of this definition with one more place at the end: the run waits there for an event, such as an
@@ -106,7 +110,8 @@ export interface ProcessChain<
     EventOf<Data, OnTimeout, Skips>,
     Items & { readonly [Key in Name]: EventOf<Data, OnTimeout, Skips> },
     Settings,
-    TargetName
+    TargetName,
+    Accepts
   >
   /**
    * Returns a copy of this definition with one more place at the end: the run waits there until an object in the books of
@@ -133,7 +138,8 @@ export interface ProcessChain<
     ChangedOf<May | OnDeleted | SkipsIf<Condition>>,
     Items & { readonly [Key in Name]: ChangedOf<May | OnDeleted | SkipsIf<Condition>> },
     Settings,
-    TargetName
+    TargetName,
+    Accepts
   >
   /**
    * Returns a copy of this definition with one more place at the end: the run starts one child for each item of a list, as
@@ -168,7 +174,8 @@ export interface ProcessChain<
     ForEachStep<LastDataOf<ChildPrevious>, NullIf<Condition>>,
     Items & { readonly [Key in Name]: ForEachStep<LastDataOf<ChildPrevious>, NullIf<Condition>> },
     Settings,
-    TargetName
+    TargetName,
+    Accepts
   >
 }
 
@@ -214,7 +221,8 @@ export type ProcessStart<
     null,
     None,
     ProcessSettings & StepSettings<Schemas>,
-    keyof Named & string
+    keyof Named & string,
+    z.input<Input>
   >,
   'name' | 'step' | 'event' | 'change' | 'forEach'
 >
