@@ -10,6 +10,7 @@ export interface TargetLimits {
 
 /**
  * The name of a target. Each process has its own targets, so two targets with the same name may have different limits.
+ * `Process` is empty for a target that several processes share.
  */
 export interface TargetKey {
   readonly Process: string

@@ -48,4 +48,10 @@ export {
   type When,
 } from './step.ts'
 export type { RequestContent, StepRequest, TargetRequest } from './step-request.ts'
-export type { Target, TargetAuth, Targets } from './targets.ts'
+export {
+  defineTarget,
+  type SharedTarget,
+  type Target,
+  type TargetAuth,
+  type Targets,
+} from './targets.ts'

@@ -12,6 +12,7 @@ import type { CallOutcome } from './http-call.ts'
 import { StepAbort } from './step-abort.ts'
 import { defineStep, type Step } from './step.ts'
 import { createTargetLimiter } from './target-limiter.ts'
+import { defineTarget } from './targets.ts'
 
 const erp = { Process: 'P', Target: 'erp' }
 const definition = defineProcess('P', {
@@ -203,6 +204,37 @@ describe('a step that calls a target with limits', () => {
     expect(calls).toEqual([])
     expect(outcome).toMatchObject({ kind: 'held', errorClass: 'target_held', delayMs: 9_100 })
     expect(held.size).toBe(0)
+  })
+
+  it('the calls of two processes to a shared target are counted together, and share a cool-down', async () => {
+    const shared = defineTarget('erp', { url: 'http://erp.example', concurrent: 1 })
+    const processes = ['erp', 'ledger'].map((name) =>
+      defineProcess(`Of-${name}`, { targets: { [name]: shared } }).step('first', (step) =>
+        step.complete(),
+      ),
+    )
+    const keys: string[] = []
+    const memory = createMemoryTargetCalls(() => 0)
+    const source: TargetCalls = {
+      ...memory,
+      async reserveCall(request) {
+        keys.push(`${request.Process}/${request.Target}`)
+        return memory.reserveCall(request)
+      },
+    }
+    const limiter = createTargetLimiter({ source, clock: stoppedClock })
+    const coolDowns = createCoolDowns(() => 0)
+    const calling = (n: number, target: string, answers: readonly CallOutcome[]) =>
+      outcomeOf((step: Step) => step.execute({ target, path: '/x' }), answers, {
+        definition: processes[n] as (typeof processes)[number],
+        limiter,
+        coolDowns,
+      })
+    expect((await calling(0, 'erp', [answered(200)])).outcome.kind).toBe('completed')
+    await calling(1, 'ledger', [answered(429)])
+    expect(keys).toEqual(['/erp', '/erp'])
+    const held = await calling(0, 'erp', [answered(200)])
+    expect(held).toMatchObject({ calls: [], outcome: { kind: 'held', errorClass: 'target_held' } })
   })
 
   it('calls to a URL and calls to a target without limits cause no database statement', async () => {

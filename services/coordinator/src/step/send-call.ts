@@ -15,7 +15,7 @@ import type { StepAbort } from './step-abort.ts'
 import type { CallOptions } from './step.ts'
 import { outgoingCall, type StepRequest, type TargetRequest } from './step-request.ts'
 import type { TargetLimiter } from './target-limiter.ts'
-import type { TargetLimits } from '../run/target-calls.ts'
+import type { TargetKey, TargetLimits } from '../run/target-calls.ts'
 import type { BoundTarget } from './targets.ts'
 
 export interface SendDeps extends JudgeDeps {
@@ -127,7 +127,8 @@ function prepareCall(
       // The error text does not contain the path, because the path may contain the secret in an encoding.
       `${method} ${url.origin} was not sent: it contains ${exposed} outside the auth of a target`,
     )
-  const targetKey = targetName === undefined ? undefined : `target:${run.Process}/${targetName}`
+  const limited = targetName === undefined ? undefined : limitedTargetOf(run, targetName, target)
+  const targetKey = limited && `target:${limited.Process}/${limited.Target}`
   return {
     method,
     url,
@@ -263,7 +264,7 @@ async function sendWithinLimits(
   deps: SendDeps,
 ): Promise<SentCall | NotSent> {
   const { processName, targetName = '', timeoutMs, method, what, owner } = prepared
-  const limitedTarget = { Process: processName, Target: targetName }
+  const limitedTarget = limitedTargetOf({ Process: processName }, targetName, prepared.target)
   const now = deps.now()
   // The call waits for at most half of the time that the step has left. The other half is for the call itself.
   const waitUntil = now + Math.min(MAX_WAIT_MS, (deps.endsAt - now) / 2)
@@ -296,6 +297,16 @@ async function sendWithinLimits(
         await admission.end()
       }
   }
+}
+
+/** Returns the name under which the calls to a target are counted. A shared target belongs to no process. */
+const limitedTargetOf = (
+  { Process }: Pick<TargetKey, 'Process'>,
+  name: string,
+  target: BoundTarget | undefined,
+): TargetKey => {
+  const shared = target?.shared ?? null
+  return shared === null ? { Process, Target: name } : { Process: '', Target: shared }
 }
 
 /** @throws {TypeError} if the process has no target of this name. */

@@ -26,6 +26,43 @@ export interface Target {
   readonly concurrent?: number
 }
 
+/** A target that several processes use: what `defineTarget` returns. */
+export interface SharedTarget {
+  /** The name under which all processes count their calls to the target. @internal */
+  readonly [SHARED]: SharedLimits
+}
+
+interface SharedLimits extends Pick<Target, 'perSecond' | 'concurrent'> {
+  readonly name: string
+}
+
+/**
+ * Marks shared targets. The symbol is registered globally, because a target may come from another copy of this module. A
+ * copy of the object (`{ ...erp, auth }`) has the mark as well.
+ */
+const SHARED: unique symbol = Symbol.for('integration-host.shared-target') as never
+
+/**
+ * Defines a target that several processes use. `perSecond` and `concurrent` limit the calls of all these processes
+ * together, over all replicas. The file of a process imports the target and lists it in `targets`. If `url` or `auth`
+ * depends on a setting, the process adds it: `targets: ({ erpKey }) => ({ erp: { ...erp, auth: { bearer: erpKey } } })`.
+ *
+ * @param name a letter, then at most 63 letters, digits, `-` and `_`
+ * @throws {TypeError} if the name or a limit is not valid.
+ */
+export function defineTarget<const Given extends Partial<Target>>(
+  name: string,
+  target: Given & { readonly [Other in Exclude<keyof Given, keyof Target>]: never },
+): Given & SharedTarget {
+  if (!TARGET_NAME.test(name)) throw new TypeError(`${name} cannot name a target`)
+  const problem = problemOf(name)
+  if (!isObject(target)) throw problem('must be an object')
+  requireKnownMembers(target, problem)
+  requireLimits(target, problem)
+  const { perSecond, concurrent } = target
+  return { ...target, [SHARED]: { name, perSecond, concurrent } } as Given & SharedTarget
+}
+
 /** The targets of a process by name. */
 export type Targets = Readonly<Record<string, Target>>
 
@@ -38,6 +75,8 @@ export interface BoundTarget {
   readonly timeoutMs: number | null
   /** The limits of the target; `null` if it has neither `perSecond` nor `concurrent`. */
   readonly limits: TargetLimits | null
+  /** The name under which several processes count their calls; `null` if the target belongs to its process alone. */
+  readonly shared: string | null
 }
 
 const TARGET_NAME = /^[A-Za-z][A-Za-z0-9_-]{0,63}$/
@@ -71,10 +110,48 @@ export function bindTargets(
   return new Map(
     Object.entries(targets).map(([name, target]) => {
       if (!TARGET_NAME.test(name)) throw new TypeError(`${name} cannot name a target`)
-      const problem = (what: string): TypeError => new TypeError(`target ${name}: ${what}`)
-      return [name, bindTarget(target, secrets, problem)]
+      return [name, bindTarget(target, secrets, problemOf(name))]
     }),
   )
+}
+
+const problemOf =
+  (name: string) =>
+  (what: string): TypeError =>
+    new TypeError(`target ${name}: ${what}`)
+
+function requireKnownMembers(target: object, problem: (what: string) => TypeError): void {
+  const unknown = Object.keys(target).find((member) => !MEMBERS.has(member))
+  if (unknown !== undefined) throw problem(`has no member ${unknown}`)
+}
+
+function requireLimits(
+  { perSecond, concurrent }: { readonly perSecond?: unknown; readonly concurrent?: unknown },
+  problem: (what: string) => TypeError,
+): void {
+  if (
+    perSecond !== undefined &&
+    !(typeof perSecond === 'number' && perSecond >= MIN_PER_SECOND && perSecond <= MAX_PER_SECOND)
+  )
+    throw problem(`perSecond must be a number from 1/86400 to ${MAX_PER_SECOND}`)
+  if (
+    concurrent !== undefined &&
+    !(isWholeNumber(concurrent) && concurrent >= 1 && concurrent <= MAX_CONCURRENT)
+  )
+    throw problem(`concurrent must be a whole number from 1 to ${MAX_CONCURRENT}`)
+}
+
+/** Returns the name of a shared target. @throws {TypeError} if the process has changed its limits. */
+function sharedNameOf(
+  target: Partial<SharedTarget> & Pick<Target, 'perSecond' | 'concurrent'>,
+  problem: (what: string) => TypeError,
+): string | null {
+  const { [SHARED]: shared } = target
+  if (shared === undefined) return null
+  const { name, perSecond, concurrent } = shared
+  if (target.perSecond !== perSecond || target.concurrent !== concurrent)
+    throw problem(`its limits are those of the shared target ${name}: change them there`)
+  return name
 }
 
 function bindTarget(
@@ -83,9 +160,10 @@ function bindTarget(
   problem: (what: string) => TypeError,
 ): BoundTarget {
   if (!isObject(target)) throw problem('must be an object with a url')
-  const unknown = Object.keys(target).find((member) => !MEMBERS.has(member))
-  if (unknown !== undefined) throw problem(`has no member ${unknown}`)
-  const { url, auth, timeoutMs, perSecond, concurrent } = target
+  requireKnownMembers(target, problem)
+  requireLimits(target, problem)
+  const { url, auth, timeoutMs } = target
+  const { perSecond, concurrent } = target as Pick<Target, 'perSecond' | 'concurrent'>
   if (typeof url !== 'string') throw problem('url must be a text')
   const leaked = secrets.find(([, secret]) => url.includes(secret.reveal()))
   if (leaked !== undefined || url.includes('[secret]'))
@@ -100,16 +178,6 @@ function bindTarget(
     !(typeof timeoutMs === 'number' && timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS)
   )
     throw problem(`timeoutMs must be more than 0, at most ${MAX_TIMEOUT_MS}`)
-  if (
-    perSecond !== undefined &&
-    !(typeof perSecond === 'number' && perSecond >= MIN_PER_SECOND && perSecond <= MAX_PER_SECOND)
-  )
-    throw problem(`perSecond must be a number from 1/86400 to ${MAX_PER_SECOND}`)
-  if (
-    concurrent !== undefined &&
-    !(isWholeNumber(concurrent) && concurrent >= 1 && concurrent <= MAX_CONCURRENT)
-  )
-    throw problem(`concurrent must be a whole number from 1 to ${MAX_CONCURRENT}`)
   return {
     url: parsed.href.replace(/(?<!\/)\/+$/, ''),
     auth: auth === undefined ? null : authHeaderOf(auth, problem),
@@ -121,6 +189,7 @@ function bindTarget(
             intervalMs: perSecond === undefined ? 0 : 1_000 / perSecond,
             concurrent: concurrent ?? null,
           },
+    shared: sharedNameOf(target, problem),
   }
 }
 

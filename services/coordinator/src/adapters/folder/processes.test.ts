@@ -271,6 +271,30 @@ describe('loading the processes of a folder', () => {
     })
   })
 
+  it('processes that import a shared target from a file of its own are loaded; a process with another target of this name is reported', async () => {
+    const using = (name: string, from: string) =>
+      `import { defineProcess } from 'integration-host'
+       import erp from '${from}'
+       export default defineProcess('${name}', { targets: { erp } }).step('one', () => 0)`
+    const target = (perSecond: number) =>
+      `import { defineTarget } from 'integration-host'
+       export default defineTarget('erp', { url: 'http://erp.example', perSecond: ${perSecond} })`
+    await put('erp.ts', target(5))
+    await put('lib/erp.ts', target(6))
+    await put('a.ts', using('A', './erp.ts'))
+    await put('b.ts', using('B', './erp.ts'))
+    await put('c.ts', using('C', './lib/erp.ts'))
+    expect(await load()).toMatchObject({
+      results: { A: 0, B: 0 },
+      failures: [
+        {
+          file: join(folder, 'c.ts'),
+          reason: `the shared target erp has other limits here than in ${join(folder, 'a.ts')}: define it once, and import it`,
+        },
+      ],
+    })
+  })
+
   it('the loader rejects two files that define processes of the same name, and reports both files', async () => {
     await put('a/first.ts', processOf('A'))
     await put('b/second.ts', processOf('A'))

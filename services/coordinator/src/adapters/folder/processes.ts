@@ -15,10 +15,12 @@ import { readdir, readFile, realpath } from 'node:fs/promises'
 import { findPackageJSON } from 'node:module'
 import { dirname, join, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
+import { isDeepStrictEqual } from 'node:util'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
 import type { Environment } from '@integration-host/shared/process/config'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { CHANGE_FEED } from '../../change-feed/sweep.ts'
+import type { TargetLimits } from '../../run/target-calls.ts'
 import { isDefinition, type ProcessDefinition } from '../../step/definition.ts'
 import {
   exitPlace,
@@ -200,6 +202,7 @@ export async function createProcessLoader(
       for (const [name, file] of ownerOf)
         if (file !== BUILT_IN_FILE && !keepsName(found, file, name)) ownerOf.delete(name)
       const withSettings = createSettingsReader(env, reserved)
+      const sharedTargets: SharedTargets = new Map()
       const definitions = new Map<string, ProcessDefinition>()
       const failures = found.flatMap((one) => {
         if (!('definition' in one)) return reported(one)
@@ -213,6 +216,8 @@ export async function createProcessLoader(
         ownerOf.set(name, one.file)
         const bound = withSettings(one.definition)
         if ('faults' in bound) return reported(settingsFailure(one.file, bound.faults))
+        const conflict = conflictOf(sharedTargets, bound, one.file)
+        if (conflict !== null) return reported(failureOf(one.file, 'target differs', conflict))
         definitions.set(name, bound)
         runningFileOf.set(name, one.file)
         return []
@@ -220,6 +225,30 @@ export async function createProcessLoader(
       return { definitions, failures }
     },
   }
+}
+
+/** The limits of the shared targets, with the file of the first process that uses each of them. */
+type SharedTargets = Map<string, { readonly limits: TargetLimits | null; readonly file: string }>
+
+/**
+ * Adds the shared targets of a process. If another process uses a target of the same name with other limits, returns the
+ * reason for which the process is not loaded: the calls of both would be counted together.
+ */
+function conflictOf(
+  known: SharedTargets,
+  { bound }: ProcessDefinition,
+  file: string,
+): string | null {
+  const shared = [...(bound?.targets.values() ?? [])].flatMap(({ shared: name, limits }) =>
+    name === null ? [] : [{ name, limits }],
+  )
+  for (const { name, limits } of shared) {
+    const first = known.get(name)
+    if (first !== undefined && !isDeepStrictEqual(first.limits, limits))
+      return `the shared target ${name} has other limits here than in ${first.file}: define it once, and import it`
+    known.set(name, first ?? { limits, file })
+  }
+  return null
 }
 
 type Found = LoadFailure | { readonly file: string; readonly definition: ProcessDefinition }

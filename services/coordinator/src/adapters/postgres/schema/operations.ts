@@ -137,6 +137,7 @@ export const orderDeadLetter = pgTable(
 export const orderTarget = pgTable(
   'Order_Target',
   {
+    /** Empty for a target that several processes share. */
     Process: key('Process').notNull(),
     Target: key('Target').notNull(),
     /** The earliest time at which the next call may be sent. */
