@@ -124,6 +124,7 @@ export const errorCodes = {
     remedy: 'none',
   },
   transaction_active: { status: 409, title: 'The transaction is still active', remedy: 'retry' },
+  parent_active: { status: 409, title: 'The parent is still active', remedy: 'retry' },
   event_not_found: { status: 404, title: 'The process has no such event', remedy: 'none' },
   event_already_received: {
     status: 409,

@@ -65,6 +65,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   step: list(isName),
   class: list(isName),
   realm: list((value) => /^[A-Za-z0-9_-]{1,64}$/.test(value)),
+  children: one((value) => value === 'true' || value === 'false'),
   idPrefix: one(isName),
   waitingFor: list(isName),
   priority: list((value) => value === 'high' || value === 'normal'),

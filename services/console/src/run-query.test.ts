@@ -11,6 +11,7 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
   step: ['report', '', LONG, 'a\nb', '\ud800', '<b>'],
   class: ['http_503', '', LONG],
   realm: ['4620816365291', 'a-b_c', 'a b', '', 'x'.repeat(65), 'Ä'],
+  children: ['true', 'false', 'yes', ''],
   idPrefix: ['../x', '😀', '', LONG, '\u0007'],
   waitingFor: ['ACC-1', 'concurrency', ''],
   priority: ['high', 'normal', 'High', '1', ''],

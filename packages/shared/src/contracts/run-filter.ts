@@ -69,6 +69,13 @@ export const RunFilter = z.strictObject({
       z.boolean('must be true or false'),
     )
     .optional(),
+  children: z
+    .preprocess(
+      (value) => (value === 'true' ? true : value === 'false' ? false : value),
+      z.boolean('must be true or false'),
+    )
+    .optional()
+    .meta({ description: 'true: also runs that are children of other runs' }),
   idPrefix: Name.optional().meta({ description: 'the beginning of TransactionID' }),
   tag: several(z.string().refine(isTag, 'must be name:value'))
     .optional()

@@ -4,11 +4,64 @@ import { Priority } from './priority.ts'
 import { Reason } from './reason.ts'
 import { AnyJson, AttemptView, HeaderView, ItemView, TransactionID } from './transaction.ts'
 
+/** The parent of a child: the run that has started it, and the place of its process. */
+const ParentView = HeaderView.pick({ Process: true, TransactionID: true, ReplayID: true })
+  .extend({ Place: z.string() })
+  .meta({ ref: 'Parent' })
+/** The children that a place of a run has started, as counts. */
+export const FamilyView = z
+  .object({
+    Place: z.string(),
+    Process: z.string().meta({ description: 'the process of the children' }),
+    IsLoaded: z.boolean().meta({
+      description: 'false: the process of the children is not loaded, so they wait',
+    }),
+    Total: z.int().nonnegative().meta({ description: 'the length of the list' }),
+    Active: z.int().nonnegative().meta({ description: 'children that have not ended' }),
+    Waiting: z.int().nonnegative().meta({
+      description: 'those of the active children that wait for their turn',
+    }),
+    Completed: z.int().nonnegative(),
+    Failed: z.int().nonnegative().meta({
+      description: 'children that have ended without being completed',
+    }),
+    Tolerated: z.int().nonnegative().meta({ description: 'how many may fail' }),
+    Concurrent: z.int().positive().nullable().meta({
+      description: 'how many run at the same time; null without limit',
+    }),
+  })
+  .meta({ ref: 'Family' })
+export type FamilyView = z.output<typeof FamilyView>
+/** A child in the list of the children of a run. */
+const ChildView = HeaderView.pick({
+  Process: true,
+  TransactionID: true,
+  ReplayID: true,
+  Status: true,
+  StepName: true,
+  Realm: true,
+  LastError: true,
+})
+  .extend({
+    Item: z.int().nonnegative().meta({ description: 'the position in the list, from 0' }),
+    ItemID: z.string(),
+    ErrorClass: z.string().nullable(),
+  })
+  .meta({ ref: 'Child' })
+/** The response of `GET …/transactions/{id}/children`. */
+export const ChildPage = z
+  .object({
+    items: z.array(ChildView),
+    next_after: z.int().nullable().meta({ description: '`after` of the next page' }),
+  })
+  .meta({ ref: 'ChildPage' })
+export type ChildPage = z.output<typeof ChildPage>
+
 export const RunResponse = HeaderView.extend({
   ErrorClass: z.string().nullable(),
   WaitingFor: z.string().nullable().meta({
     description:
-      'a credential, `concurrency` for a slot of the process, `event:<name>` for an event, or `change:<name>` for a change in the books',
+      'a credential, `concurrency` for a slot of the process, `event:<name>` for an event, `change:<name>` for a change in the books, `children:<name>` for its children, or `turn:<name>` for its turn as a child',
   }),
   InDoubt: z.boolean().meta({
     description: 'an earlier attempt of the due step may have done its work',
@@ -42,6 +95,9 @@ export const RunResponse = HeaderView.extend({
   InputChanged: z.boolean().meta({
     description: 'this replay has other initial data than the run before it',
   }),
+  Parent: ParentView.optional().meta({
+    description: 'the run that has started this run as one of its children; only of children',
+  }),
   ErasedAt: z.iso.datetime().nullable().meta({
     description: 'when an erasure has blanked the data of the run',
   }),
@@ -58,6 +114,9 @@ export const RunDetailResponse = RunResponse.extend({
   LeaseOwner: z.string().nullable().meta({ description: 'the replica that runs the due step now' }),
   LeaseUntil: z.iso.datetime().nullable(),
   StartedAt: z.iso.datetime().nullable().meta({ description: 'start of the attempt in flight' }),
+  Children: z.array(FamilyView).optional().meta({
+    description: 'the children of the run by place; missing if it has started none',
+  }),
   Items: z.array(ItemView),
   Attempts: z.array(AttemptView),
   AttemptCount: z.int().nonnegative().meta({ description: 'all attempts' }),

@@ -54,6 +54,7 @@ const NAMES: Readonly<Record<string, string>> = {
   step: 'Step',
   class: 'Error class',
   realm: 'Company',
+  children: 'Children',
   idPrefix: 'Id begins with',
   waitingFor: 'Waits for',
   priority: 'Priority',

@@ -113,6 +113,22 @@ export const CLASSES: ReadonlyMap<string, Meaning> = new Map(
       cause: 'the event for which it has waited did not arrive in time',
       remedy: 'If the event can still arrive, resume it: it waits again.',
     },
+    children_failed: {
+      cause: 'too many of its children have not been completed',
+      remedy: 'Look at its failed children. A resume resumes them, then the run goes on.',
+    },
+    child_conflict: {
+      cause: 'a run with the id of one of its children exists and is not its child',
+      remedy: 'Give the items other ids, or replay the run, whose children then have other ids.',
+    },
+    children_too_deep: {
+      cause: 'it has too many ancestors to have children',
+      remedy: 'Let a process nearer to the first one start the children.',
+    },
+    parent_ended: {
+      cause: 'its parent has ended, or too many of its siblings have failed',
+      remedy: 'Resume the parent, which resumes this run as well.',
+    },
     step_in_doubt: {
       cause: 'the step may have done its work and has no confirm',
       remedy: 'Look into the target, then settle the step: the undo goes on.',

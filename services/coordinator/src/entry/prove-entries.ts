@@ -68,7 +68,7 @@ export function createEntryProof({ source, keeper, publish }: ProofDeps) {
   async function mayHaveUnrecordedWrites(realm: string): Promise<boolean> {
     const page = await source.search({
       process: null,
-      filter: { realm: [realm], status: [...IN_FLIGHT] },
+      filter: { realm: [realm], status: [...IN_FLIGHT], children: true },
       order: 'created',
       visible: { realms: ['*'], processes: ['*'] },
       after: null,

@@ -107,7 +107,8 @@ export function createErasure(deps: ErasureDeps): Erase {
     act: Parameters<Erase>[1],
     signal: AbortSignal,
   ): Promise<boolean> {
-    const filter = { realm: [Realm], status: ['Waiting' as const, 'Undoing' as const] }
+    const status = ['Waiting' as const, 'Undoing' as const]
+    const filter = { realm: [Realm], status, children: true }
     const visible = { realms: ['*'], processes: ['*'] }
     let after: RunPosition | null = null
     do {

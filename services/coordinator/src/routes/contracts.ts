@@ -1,5 +1,9 @@
 import { RunResponse } from '@integration-host/shared/contracts/run'
-import { ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
+import {
+  headerStatuses,
+  ReplayID,
+  TransactionID,
+} from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
 import { DEFAULT_ATTEMPTS } from '../run/run-detail.ts'
 
@@ -32,6 +36,22 @@ export const RunDetailQuery = RunQuery.extend({
 
 export const EventParam = TransactionParam.extend({ name: z.string() })
 export const ItemParam = TransactionParam.extend({ step: z.string() })
+
+export const ChildrenQuery = z.object({
+  replay: wholeNumber.pipe(ReplayID).optional(),
+  place: z
+    .string()
+    .optional()
+    .meta({ description: 'required if the run has several places with children' }),
+  status: z
+    .preprocess(
+      (value) => (typeof value === 'string' ? [value] : value),
+      z.array(z.enum(headerStatuses)).min(1).max(headerStatuses.length),
+    )
+    .optional(),
+  after: wholeNumber.pipe(z.number().max(2_147_483_647)).optional(),
+  limit: wholeNumber.pipe(z.number().min(1).max(500)).default(50),
+})
 
 export const RunsQuery = z.object({
   before: wholeNumber.pipe(ReplayID).optional(),

@@ -1,4 +1,8 @@
-import { RunDetailResponse } from '@integration-host/shared/contracts/run'
+import {
+  ChildPage,
+  type FamilyView,
+  RunDetailResponse,
+} from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import {
@@ -10,10 +14,15 @@ import {
 } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
+import { isCovered } from '@integration-host/shared/access/caller'
+import { itemIdOf } from '../run/child-id.ts'
+import type { Families, Family } from '../run/families.ts'
+import { runKey } from '../run/run.ts'
 import type { RunActions } from '../worker/run-actions.ts'
 import { notFound } from '../run/errors.ts'
-import type { RunReader } from '../run/run-detail.ts'
+import { ONLY_RUN, type RunReader } from '../run/run-detail.ts'
 import {
+  ChildrenQuery,
   ItemParam,
   RunDetailQuery,
   RunQuery,
@@ -25,7 +34,7 @@ import type { RecordRead } from './read-log.ts'
 
 export interface RunDetailRouteDeps {
   readonly runActions: Pick<RunActions, 'requireKnown' | 'stepNames'>
-  readonly source: RunReader
+  readonly source: RunReader & Pick<Families, 'familiesOf' | 'children'>
   readonly recordRead: RecordRead
 }
 
@@ -75,9 +84,17 @@ export function runDetailRoutes({ runActions, source, recordRead }: RunDetailRou
           await recordRead(caller, { kind: 'read_data', ...read })
         }
         const position = (step: string): number => runActions.stepNames(process).indexOf(step)
+        const families = (await source.familiesOf(found.run)).toSorted(
+          (a, b) => position(a.Place) - position(b.Place),
+        )
         return c.json({
           ...found.run,
           ...found.lease,
+          ...(families.length > 0 && {
+            Children: families.map((family) =>
+              familyView(family, runActions.stepNames(family.ChildProcess).length > 0),
+            ),
+          }),
           Items: found.items.toSorted((a, b) => position(a.StepName) - position(b.StepName)),
           Attempts: found.attempts,
           AttemptCount: found.attemptCount,
@@ -109,6 +126,50 @@ export function runDetailRoutes({ runActions, source, recordRead }: RunDetailRou
       },
     )
     .get(
+      '/:id/children',
+      needs('transactions:read'),
+      describeRoute({
+        operationId: 'listChildren',
+        tags,
+        summary: 'The children that a place of a run has started, in the order of the list',
+        description:
+          'A page omits children of companies and processes that the key may not see, so it may have fewer than `limit` although more follow. There are more as long as `next_after` is not null.',
+        responses: responses(ChildPage, 'process_not_found', 'transaction_not_found'),
+      }),
+      validate('param', TransactionParam),
+      knownQuery(ChildrenQuery),
+      async (c) => {
+        const { process, id } = c.req.valid('param')
+        const { replay = null, place, status, after = -1, limit } = c.req.valid('query')
+        await runActions.requireKnown(process)
+        const found = await source.get(process, id, replay, ONLY_RUN)
+        if (found === null) throw notFound(process, id, replay)
+        const caller = callerOf(c)
+        caller.requireRealmOf(found.run)
+        const families = await source.familiesOf(found.run)
+        const family =
+          place === undefined ? families[0] : families.find((one) => one.Place === place)
+        if (family === undefined) return c.json({ items: [], next_after: null })
+        const key = { ...runKey(found.run), Place: family.Place }
+        const filter = { after, limit, ...(status !== undefined && { statuses: status }) }
+        const rows = await source.children(key, filter)
+        const items = rows
+          .filter(
+            ({ Process, Realm }) =>
+              isCovered(Process, caller.processes) &&
+              (Realm === null || isCovered(Realm, caller.realms)),
+          )
+          .map(({ Data: _data, ...row }) => ({
+            ...row,
+            ItemID: itemIdOf(family.Prefix, row.TransactionID),
+          }))
+        return c.json({
+          items,
+          next_after: rows.length < limit ? null : (rows.at(-1)?.Item ?? null),
+        })
+      },
+    )
+    .get(
       '/:id/items/:step/body',
       needs('transactions:read'),
       describeRoute({
@@ -137,3 +198,20 @@ export function runDetailRoutes({ runActions, source, recordRead }: RunDetailRou
       },
     )
 }
+
+/** Returns the counts of a family as the API shows them. */
+const familyView = (
+  { Place, ChildProcess, Total, Stored, Pending, Waiting, Failed, Tolerated, Concurrent }: Family,
+  IsLoaded: boolean,
+): FamilyView => ({
+  Place,
+  Process: ChildProcess,
+  IsLoaded,
+  Total,
+  Active: Pending,
+  Waiting,
+  Completed: Stored - Pending - Failed,
+  Failed,
+  Tolerated,
+  Concurrent,
+})

@@ -98,6 +98,10 @@ export class DoneBefore extends Error {
 export const stillActive = (replayId: number): IntegrationError =>
   new IntegrationError('transaction_active', `run ${replayId} is still active`)
 
+/** Rejects a replay of a child whose parent waits for it. */
+export const parentActive = (): IntegrationError =>
+  new IntegrationError('parent_active', 'the run is a child, and its parent has not ended')
+
 /** @throws {IntegrationError} `transaction_erased` if the data with which the new run would start is erased */
 export function requireData({ ErasedAt }: { readonly ErasedAt: string | null }): void {
   if (ErasedAt !== null)

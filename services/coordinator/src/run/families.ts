@@ -120,7 +120,7 @@ export interface FamilyLook {
   /** The run that waits for the family or has ended; `null` if it does not exist any more. */
   readonly parent: Pick<
     Run,
-    'Status' | 'StepName' | 'WaitingFor' | 'ErrorClass' | 'ReplayID'
+    'Status' | 'StepName' | 'WaitingFor' | 'ErrorClass' | 'ReplayID' | 'PurgedAt'
   > | null
   /** The ids of the first items whose children have failed; empty unless no child is active. */
   readonly failed: readonly string[]
@@ -164,6 +164,7 @@ export interface CancelChildren extends FamilyKey {
 export interface ChildRow extends RunKey {
   readonly Status: Run['Status']
   readonly StepName: string
+  readonly Realm: string | null
   readonly Item: number
   readonly ErrorClass: string | null
   readonly LastError: string | null
@@ -198,6 +199,8 @@ export interface Families {
   cancelChildren(families: readonly CancelChildren[], limit: number): Promise<readonly Run[]>
   /** Moves parents on that still wait for children of which none is active, and returns them. */
   joinFamilies(joins: readonly Join[]): Promise<readonly Run[]>
+  /** Records that the children of a family are purged, and nothing is left to do for it. */
+  closeFamily(key: FamilyKey): Promise<void>
   /** Returns the family of a place; `null` if the place has started no children. */
   family(key: FamilyKey): Promise<Family | null>
   /** Returns the families of a run, in the order in which it has started them. */
@@ -219,9 +222,11 @@ export interface FamilyWork {
   readonly cancels: CancelChildren | null
   readonly takesTurns: boolean
   readonly join: Join | null
+  /** The family whose children are purged, because the parent is. */
+  readonly purge: Family | null
 }
 
-const NOTHING: FamilyWork = { cancels: null, takesTurns: false, join: null }
+const NOTHING: FamilyWork = { cancels: null, takesTurns: false, join: null, purge: null }
 
 /** Decides what has to be done for a family. */
 export function workOn(
@@ -231,6 +236,8 @@ export function workOn(
   const { Process, TransactionID, OfReplayID, Place, Pending, Failed, Tolerated } = family
   const children = { Process, TransactionID, ReplayID: OfReplayID, Place }
   const takesTurns = family.Concurrent !== null && Pending > 0 && Failed <= Tolerated
+  if (parent !== null && parent.PurgedAt !== null && parent.ReplayID === OfReplayID)
+    return { ...NOTHING, purge: family }
   if (parent === null || isOver(parent.Status)) {
     if (family.Cascaded) return { ...NOTHING, takesTurns }
     const isCancelled = parent?.Status === 'Cancelled' || parent?.ErrorClass === UNDO_CANCELLED

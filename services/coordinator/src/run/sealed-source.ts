@@ -52,6 +52,7 @@ type PassedThrough =
   | 'addWebhooks'
   | 'announce'
   | 'audit'
+  | 'closeFamily'
   | 'compact'
   | 'countUnfinished'
   | 'exportEnd'

@@ -829,7 +829,9 @@ export function replayed(
   const InitialData = initialData === undefined ? header.InitialData : initialData
   const run = queued(key, first, { ...header, ...terms, InitialData, ConcurrencyKey }, times)
   const InputChanged = initialData !== undefined && !hasInitialData(header, initialData)
-  return { ...run, header: { ...run.header, InputChanged }, items: copies }
+  // A replay of a child shows its parent, and does not count as its child.
+  const parent = header.Parent === undefined ? {} : { Parent: header.Parent }
+  return { ...run, header: { ...run.header, ...parent, InputChanged }, items: copies }
 }
 
 /**

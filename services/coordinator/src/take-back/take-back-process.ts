@@ -149,6 +149,7 @@ export function createTakeBackProcess(deps: TakeBackDeps): ProcessDefinition {
       process: TAKE_BACK,
       filter: {
         idPrefix: `${operation}/`,
+        children: true,
         realm: [realm],
         status: ['Queued', 'Running', 'Retrying', 'Waiting'],
       },

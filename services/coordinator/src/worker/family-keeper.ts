@@ -10,7 +10,7 @@ import type { Clock } from '@integration-host/shared/process/clock'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import { familyPlaces } from '../step/children-place.ts'
 import { hasFamilies, type ProcessDefinition } from '../step/definition.ts'
-import { type WhichFamilies, workOn } from '../run/families.ts'
+import { type Family, type WhichFamilies, workOn } from '../run/families.ts'
 import { type Run, type RunKey, runKey } from '../run/run.ts'
 import { isOver } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
@@ -28,7 +28,13 @@ export interface FamilyKeeper extends AsyncDisposable {
 export interface FamilyKeeperDeps {
   readonly source: Pick<
     TransactionSource,
-    'lookAtFamilies' | 'takeTurns' | 'cancelChildren' | 'joinFamilies'
+    | 'lookAtFamilies'
+    | 'takeTurns'
+    | 'cancelChildren'
+    | 'joinFamilies'
+    | 'children'
+    | 'purge'
+    | 'closeFamily'
   >
   readonly publisher: Pick<TransitionPublisher, 'publishStep' | 'publishSteps'>
   readonly stepsInFlight: Pick<StepsInFlight, 'abortCancelled'>
@@ -67,7 +73,23 @@ export function startFamilyKeeper(deps: FamilyKeeperDeps): FamilyKeeper {
     const joins = works.flatMap(({ join }) => join ?? [])
     if (joins.length > 0)
       await Promise.all((await source.joinFamilies(joins)).map((run) => publisher.publishStep(run)))
+    for (const { purge } of works) if (purge !== null) await purgeChildren(purge)
     return looks.length
+  }
+
+  /** Purges the children of a purged parent, whatever the retention of their own process is. */
+  async function purgeChildren(family: Family): Promise<void> {
+    const policy = { process: family.ChildProcess, completedMs: 0, failedMs: 0 }
+    let areAllOver = true
+    for (let after = -1; ;) {
+      const children = await source.children(family, { after, limit: BATCH })
+      areAllOver &&= children.every(({ Status }) => isOver(Status))
+      await source.purge(policy, children.map(runKey))
+      const last = children.at(-1)
+      if (last === undefined || children.length < BATCH) break
+      after = last.Item
+    }
+    if (areAllOver) await source.closeFamily(family)
   }
 
   const pass = batched<RunKey, void>(

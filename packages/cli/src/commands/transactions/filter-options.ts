@@ -17,6 +17,7 @@ export const filterOptions = {
   'waiting-for': several,
   priority: several,
   tag: several,
+  children: { type: 'boolean' },
   'id-prefix': one,
   'in-doubt': { type: 'boolean' },
   since: one,
@@ -33,6 +34,7 @@ export const FILTER_HELP = `  --status STATUS     ${headerStatuses.join(', ')}
   --waiting-for NAME  the credential that the run waits for: ACC-<realm>
   --priority PRIORITY high or normal
   --tag NAME=VALUE    a tag; if repeated, a run needs all of the tags
+  --children          also runs that are children of other runs
   --id-prefix TEXT    the beginning of the id
   --in-doubt          only runs of which an earlier attempt may have done the work of the step
   --since WHEN        finished at this time or later, or unfinished and changed at this time or later: 30m, 2h or 3d
@@ -51,6 +53,7 @@ interface FilterValues {
   readonly 'waiting-for'?: readonly string[] | undefined
   readonly priority?: readonly string[] | undefined
   readonly tag?: readonly string[] | undefined
+  readonly children?: boolean | undefined
   readonly 'id-prefix'?: string | undefined
   readonly 'in-doubt'?: boolean | undefined
   readonly since?: string | undefined
@@ -77,6 +80,7 @@ export function filterOf(values: FilterValues, now: number): RunFilter {
     priority: values.priority,
     // The API separates the name and the value of a tag with a colon.
     tag: values.tag?.map((text) => pairOf('--tag', text).join(':')),
+    children: values.children,
     idPrefix: values['id-prefix'],
     inDoubt: values['in-doubt'] === true ? true : undefined,
     since: time('since'),

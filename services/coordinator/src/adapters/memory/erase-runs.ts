@@ -30,7 +30,7 @@ export function createMemoryErasures(
     )
   return {
     async erasable(scope, { after, limit }) {
-      const isInScope = scopeTest(scope)
+      const isInScope = scopeTest(scope, table)
       const page = table
         .all()
         .map(({ header }) => header)
@@ -99,12 +99,18 @@ export function createMemoryErasures(
 const isActiveRemoval = ({ Process, TransactionID, Status }: Run): boolean =>
   Process === WEBHOOK_PROCESS && TransactionID.startsWith(REMOVAL_WEBHOOK) && !isOver(Status)
 
-function scopeTest(scope: ErasureScope): (run: Run) => boolean {
+function scopeTest(scope: ErasureScope, table: Pick<MemoryStore['table'], 'get'>) {
   if (!('Ids' in scope))
-    return ({ Process, Realm }) =>
+    return ({ Process, Realm }: Run): boolean =>
       Realm === scope.Realm && (scope.Process === null || Process === scope.Process)
   const ids = new Set(scope.Ids)
-  return ({ Process, TransactionID }) => Process === scope.Process && ids.has(TransactionID)
+  // A transaction is erased with its children, and with theirs.
+  const isInScope = ({ Process, TransactionID, Parent }: Run): boolean => {
+    if (Process === scope.Process && ids.has(TransactionID)) return true
+    const parent = Parent === undefined ? undefined : table.get(Parent)
+    return parent !== undefined && isInScope(parent.header)
+  }
+  return isInScope
 }
 
 const text = ({ CreatedAt, Process, TransactionID }: ErasurePosition): string =>

@@ -20,7 +20,7 @@ import {
 } from '../../run/family-transitions.ts'
 import { itemIdOf } from '../../run/child-id.ts'
 import type { Transition } from '../../run/progress.ts'
-import { type Run, type RunKey, runKey } from '../../run/run.ts'
+import { keyText, type Run, type RunKey, runKey } from '../../run/run.ts'
 import { isOver } from '../../run/status.ts'
 import type { Lease } from '../../run/transaction-source.ts'
 import {
@@ -56,7 +56,7 @@ const familyRow = (records: RecordTables, key: FamilyKey): FamilyRow | undefined
   return records.get(place.table, place.key) as FamilyRow | undefined
 }
 
-export const changedFamily = (row: FamilyRow): RecordChange => ({ ...placeOf(row), row })
+const changedFamily = (row: FamilyRow): RecordChange => ({ ...placeOf(row), row })
 
 /** Returns the children that get a turn after a change of this run. */
 export function turnsAfter(
@@ -126,7 +126,12 @@ export function createMemoryFamilies(
     const run = recorded(parent, lease, transition, at)
     if (run === null) return null
     const { row, children = [] } = before
+    // A resumed child resumes its own children.
+    const own = children.flatMap(({ header }) =>
+      table.get(header) === undefined ? [] : resumedFamilies(store, header, at.now),
+    )
     await commit(
+      ...own,
       ...(row === undefined ? [] : [{ record: changedFamily(row) }]),
       ...children.map(withWebhooks),
       withWebhooks(run),
@@ -307,6 +312,10 @@ export function createMemoryFamilies(
       return moved.map(({ run }) => run.header)
     },
 
+    async closeFamily(key) {
+      const row = familyRow(records, key)
+      if (row !== undefined) await commit({ record: changedFamily({ ...row, NextSweepAt: null }) })
+    },
     async family(key) {
       const row = familyRow(records, key)
       return row === undefined ? null : familyOf(row)
@@ -347,8 +356,53 @@ export function createMemoryFamilies(
   }
 }
 
+/** Returns the changes of the families of a run that is to be purged: their children are purged next. */
+export const purgedFamilies = (
+  store: Pick<MemoryStore, 'table' | 'records'>,
+  run: RunKey,
+  now: number,
+): Entry[] =>
+  ownFamilies(store, run)
+    .filter((row) => row.OfReplayID === row.ReplayID)
+    .map((row) => ({
+      record: changedFamily({ ...row, NextSweepAt: new Date(now).toISOString() }),
+    }))
+
+/** Returns the changes that delete the families of runs that are deleted. */
+export const forgottenFamilies = (
+  { records }: Pick<MemoryStore, 'records'>,
+  runs: ReadonlySet<string>,
+): Entry[] =>
+  [...records.values(FAMILIES)]
+    .map((row) => row as FamilyRow)
+    .filter((row) => runs.has(keyText(row)))
+    .map((row) => ({ record: { ...placeOf(row), row: null } }))
+
+/** Returns the changes of the families of a run that is resumed. */
+export const resumedFamilies = (
+  store: Pick<MemoryStore, 'table' | 'records'>,
+  run: RunKey,
+  now: number,
+): Entry[] =>
+  ownFamilies(store, run).map((row) => ({
+    record: changedFamily({ ...row, ResumedAt: new Date(now).toISOString() }),
+  }))
+
+/** Returns the families of a run for a replay that copies these places: they name the children of the run. */
+export const copiedFamilies = (
+  store: Pick<MemoryStore, 'table' | 'records'>,
+  run: RunKey,
+  places: readonly string[],
+  ReplayID: number,
+): Entry[] =>
+  ownFamilies(store, run)
+    .filter(({ Place }) => places.includes(Place))
+    .map((row) => ({
+      record: changedFamily({ ...row, ReplayID, Cascaded: true, NextSweepAt: null }),
+    }))
+
 /** Returns the families that a run has started or copied. */
-export function ownFamilies(
+function ownFamilies(
   { table, records }: Pick<MemoryStore, 'table' | 'records'>,
   run: RunKey,
 ): FamilyRow[] {
@@ -359,8 +413,8 @@ export function ownFamilies(
 }
 
 function childRow({ header, items, item = 0 }: StoredRun, withData: boolean): ChildRow {
-  const { Status, StepName, ErrorClass, LastError } = header
+  const { Status, StepName, Realm, ErrorClass, LastError } = header
   const last = items.find((one) => one.StepName === StepName)
   const Data = withData && Status === 'Completed' ? (last?.Data ?? null) : null
-  return { ...runKey(header), Status, StepName, Item: item, ErrorClass, LastError, Data }
+  return { ...runKey(header), Status, StepName, Realm, Item: item, ErrorClass, LastError, Data }
 }

@@ -1,7 +1,8 @@
 import { COUNTED, FIRST_END, type Retention, type RetentionPolicy } from '../../run/retention.ts'
-import { type Run, runKey } from '../../run/run.ts'
+import { keyText, type Run, runKey } from '../../run/run.ts'
 import * as transitions from '../../run/transitions.ts'
 import type { StoredRun } from '../../run/transitions.ts'
+import { forgottenFamilies, purgedFamilies } from './families.ts'
 import { INSTALLATION, keyOf, type RecordChange } from './records.ts'
 import type { Entry, MemoryStore } from './store.ts'
 
@@ -27,11 +28,14 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
     return entries.length
   }
 
-  const mayGo = ({ Process, TransactionID, PurgedAt }: Run, policy: RetentionPolicy): boolean =>
-    PurgedAt === null &&
+  const hasKeptParent = ({ Parent }: Run): boolean =>
+    Parent !== undefined && table.get(Parent)?.header.PurgedAt === null
+  const mayGo = (run: Run, policy: RetentionPolicy): boolean =>
+    run.PurgedAt === null &&
+    !hasKeptParent(run) &&
     table
-      .runsOf(Process, TransactionID)
-      .every((run) => run.header.PurgedAt !== null || transitions.isOld(run, policy, now()))
+      .runsOf(run.Process, run.TransactionID)
+      .every((one) => one.header.PurgedAt !== null || transitions.isOld(one, policy, now()))
 
   return {
     async purgeable(policy, _after, limit) {
@@ -44,15 +48,17 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
       return { runs, next: null }
     },
     async purge(policy, runs) {
+      const purged = runs
+        .map((key) => table.get(key))
+        .filter((stored) => stored !== undefined)
+        .filter(({ header }) => mayGo(header, policy))
+      const families = purged.flatMap(({ header }) => purgedFamilies(store, header, now()))
+      await commit(...families)
       return commitCounted(
-        runs
-          .map((key) => table.get(key))
-          .filter((stored) => stored !== undefined)
-          .filter(({ header }) => mayGo(header, policy))
-          .map((stored) => () => ({
-            run: transitions.purged(stored, now()),
-            record: countedUp('purge', stored.header.Process),
-          })),
+        purged.map((stored) => () => ({
+          run: transitions.purged(stored, now()),
+          record: countedUp('purge', stored.header.Process),
+        })),
       )
     },
 
@@ -89,6 +95,8 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
           JSON.stringify([Process, TransactionID]),
         ).values(),
       ].slice(0, limit)
+      const forgotten = new Set(transactions.flat().map(({ header }) => keyText(header)))
+      await commit(...forgottenFamilies(store, forgotten))
       return commitCounted(
         transactions.flat().map(({ header }) => () => ({
           forgotten: runKey(header),

@@ -78,6 +78,7 @@ function predicateOf({ process, filter, visible }: RunSearch): (run: Run) => boo
     isOneOf(run.WaitingFor, waitingFor) &&
     isOneOf(run.Priority, priority) &&
     (inDoubt === undefined || run.InDoubt === inDoubt) &&
+    (filter.children === true || run.Parent === undefined) &&
     run.TransactionID.startsWith(idPrefix) &&
     tags.every(({ name, value }) => run.Tags?.[name] === value) &&
     Date.parse(run.CreatedAt) >= from &&

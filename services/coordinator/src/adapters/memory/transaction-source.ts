@@ -14,6 +14,7 @@ import {
 import {
   anotherRunStarted,
   notFound,
+  parentActive,
   purged,
   requireLatest,
   stillActive,
@@ -33,7 +34,7 @@ import {
   type UnkeyedRun,
   type WebhooksOf,
 } from '../../run/transaction-source.ts'
-import { isWaitingAtPlace, isWaitingForEvent } from '../../run/status.ts'
+import { isOver, isWaitingAtPlace, isWaitingForEvent } from '../../run/status.ts'
 import { parked, withSlot } from '../../run/slot-transitions.ts'
 import { isWaitingForSlot } from '../../run/slots.ts'
 import * as transitions from '../../run/transitions.ts'
@@ -42,7 +43,7 @@ import { auditRuns } from './audit.ts'
 import { createMemoryDeadLetters } from './dead-letter-source.ts'
 import { createMemoryErasures } from './erase-runs.ts'
 import { createMemoryExports } from './export-runs.ts'
-import { changedFamily, createMemoryFamilies, ownFamilies } from './families.ts'
+import { copiedFamilies, createMemoryFamilies, resumedFamilies } from './families.ts'
 import type { JournalOptions } from './journal.ts'
 import { claimOf } from './claim-of.ts'
 import { createMemoryDelayedRuns, createMemoryQueue } from './queue-runs.ts'
@@ -301,16 +302,21 @@ export async function createMemoryTransactionSource(
       if (request.latest !== null && request.latest !== ReplayID) throw anotherRunStarted(ReplayID)
       const running = table.activeRunOf(process.name, transactionId)
       if (running !== undefined) throw stillActive(running.header.ReplayID)
-      return commitAction('replay', transitions.replayed(latest, process, request, times()), act)
+      const { Parent } = latest.header
+      const parent = Parent === undefined ? undefined : table.get(Parent)
+      if (parent !== undefined && !isOver(parent.header.Status)) throw parentActive()
+      const run = transitions.replayed(latest, process, request, times())
+      const places = run.items.map(({ StepName }) => StepName)
+      const copied = copiedFamilies(store, latest.header, places, run.header.ReplayID)
+      if (copied.length > 0) await commit(...copied)
+      return commitAction('replay', run, act)
     },
     async resume(process, transactionId, replayId, act) {
       const stored = findOrThrow(process.name, transactionId, replayId, act)
       requireLatest(stored.header, latestReplayId(stored), 'resume')
       const resumed = transitions.resumed(stored, process, times())
       // The children that have failed until now are resumed when the run gets to their place.
-      const families = ownFamilies(store, stored.header).map((row) => ({
-        record: changedFamily({ ...row, ResumedAt: new Date(now()).toISOString() }),
-      }))
+      const families = resumedFamilies(store, stored.header, now())
       if (families.length > 0) await commit(...families)
       return commitAction('resume', resumed, act)
     },

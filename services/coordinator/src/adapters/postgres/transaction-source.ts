@@ -64,6 +64,7 @@ import { settleWaits, signalRun } from './statements/events.ts'
 import { exportEnd, exportPage } from './statements/export-runs.ts'
 import {
   cancelChildren,
+  closeFamily,
   familiesOf,
   grantTurns,
   joinFamilies,
@@ -264,6 +265,7 @@ export function createPostgresTransactionSource(
     takeTurns: (families) => run((sql) => sql.begin((tx) => grantTurns(tx, families, times))),
     cancelChildren: (families, limit) => announcing((tx) => cancelChildren(tx, families, limit)),
     joinFamilies: (joins) => announcing((tx) => joinFamilies(tx, joins, times)),
+    closeFamily: (key) => run((sql) => closeFamily(sql, key)),
     family: (key) => run((sql) => readFamily(sql, key)),
     familiesOf: (key) => run((sql) => familiesOf(sql, key)),
     children: (key, page) => run((sql) => readChildren(sql, key, page)),

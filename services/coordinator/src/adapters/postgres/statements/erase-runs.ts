@@ -29,8 +29,15 @@ const idsOf = (sql: postgres.Sql, ids: readonly string[]) =>
 /** True for the runs in the scope of the erasure that are not purged. */
 const isInScope = (sql: postgres.Sql, scope: ErasureScope) =>
   'Ids' in scope
-    ? sql`h."Process" = ${scope.Process} and h."PurgedAt" is null
-        and h."TransactionID" in ${idsOf(sql, scope.Ids)}`
+    ? sql`h."PurgedAt" is null and (h."Process", h."TransactionID") in (
+        -- A transaction is erased with its children, and with theirs.
+        with recursive member as (
+          select ${scope.Process}::text collate "C" as process, id::text collate "C" as id
+          from jsonb_array_elements_text(${JSON.stringify(scope.Ids)}::text::jsonb) as given (id)
+          union
+          select c."Process", c."TransactionID" from member m join "Order_Header" c
+            on c."ParentProcess" = m.process and c."ParentTransactionID" = m.id)
+        select process, id from member)`
     : sql`h."Realm" = ${scope.Realm} and h."PurgedAt" is null
         and (${scope.Process}::text is null or h."Process" = ${scope.Process}::text)`
 

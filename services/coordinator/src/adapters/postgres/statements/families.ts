@@ -272,6 +272,10 @@ async function resumeChildren(
         and h."ErasedAt" is null and h."PurgedAt" is null and ${hasNoReplay(tx)}
       order by h."ParentItem" limit ${CHILDREN_PER_PAGE} for update of h
     )
+    , own as (
+      -- A resumed child resumes its own children.
+      update "Order_Family" h set "ResumedAt" = now() from picked where ${isRunOf(tx, 'picked')}
+    )
     update "Order_Header" h set "Status" = ${status}, "Version" = h."Version" + 1, "Attempt" = 0,
       "WaitingFor" = ${waitingFor}::text, "NextAttemptAt" = ${at}, "DeadlineAt" = ${deadline},
       "NextSweepAt" = ${sweep}, "SweepCount" = 0, "NotBefore" = null, "LastError" = null,
@@ -302,6 +306,8 @@ export const recordUndoOfChildren = (
           and (h."Status" = 'Completed' or (h."Status" = 'UndoFailed' and h."CompletedAt" <= g."ResumedAt"))
           and h."ErasedAt" is null and h."PurgedAt" is null and ${hasNoReplay(tx)}
         order by h."ParentItem" limit ${CHILDREN_PER_PAGE} for update of h
+      ), own as (
+        update "Order_Family" h set "ResumedAt" = now() from picked where ${isRunOf(tx, 'picked')}
       )
       update "Order_Header" h set "Status" = 'Undoing', "Version" = h."Version" + 1, "Attempt" = 0,
         "NextAttemptAt" = now(), "NextSweepAt" = now() + ${times.sweepMs} * interval '1 ms',
@@ -357,7 +363,7 @@ export async function lookAtFamilies(
     with g as (${chosen})
     select ${family(sql)}, case when h."Process" is not null then jsonb_build_object('Status', h."Status",
         'StepName', h."StepName", 'WaitingFor', h."WaitingFor", 'ErrorClass', h."ErrorClass",
-        'ReplayID', h."ReplayID") end as parent,
+        'ReplayID', h."ReplayID", 'PurgedAt', h."PurgedAt") end as parent,
       case when f."Pending" = 0 and f."Failed" > 0 then (select jsonb_agg(id) from (
         select h."TransactionID" as id from "Order_Header" h
         where ${isChild(sql)} and h."CompletedAt" is not null and h."Status" <> 'Completed'
@@ -510,6 +516,11 @@ export async function joinFamilies(
   return rows.map(runOf)
 }
 
+export async function closeFamily(sql: postgres.Sql, key: FamilyKey): Promise<void> {
+  await sql`
+    update "Order_Family" g set "PurgedAt" = now(), "NextSweepAt" = null where ${isKey(sql, 'g', key)}`
+}
+
 export async function readFamily(sql: postgres.Sql, key: FamilyKey): Promise<Family | null> {
   const [row] = await sql<Family[]>`
     select ${family(sql)} from ${familyRows(sql)} where ${isKey(sql, 'g', key)}`
@@ -531,7 +542,7 @@ export async function readChildren(
   { after, limit, statuses, withData = false }: Parameters<Families['children']>[1],
 ): Promise<ChildRow[]> {
   return sql<(ChildRow & { Data: Json })[]>`
-    select h."Process", h."TransactionID", h."ReplayID", h."Status", h."StepName", h."ParentItem" as "Item",
+    select h."Process", h."TransactionID", h."ReplayID", h."Status", h."StepName", h."Realm", h."ParentItem" as "Item",
       h."ErrorClass", h."LastError",
       ${
         withData

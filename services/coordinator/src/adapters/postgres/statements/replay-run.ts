@@ -4,6 +4,7 @@ import type { Act } from '../../../run/action.ts'
 import {
   anotherRunStarted,
   earlierStepNotCompleted,
+  parentActive,
   requireData,
   stillActive,
 } from '../../../run/errors.ts'
@@ -34,6 +35,13 @@ export async function replayRun(
     select * from "Order_Header" h where h."Process" = ${process.name}
       and h."TransactionID" = ${transactionId} and ${isActive(tx)} limit 1`
   if (active !== undefined) throw stillActive(active.ReplayID)
+  if (latest.ParentProcess !== null) {
+    const [parent] = await tx`
+      select from "Order_Header" h where h."Process" = ${latest.ParentProcess}
+        and h."TransactionID" = ${latest.ParentTransactionID} and h."ReplayID" = ${latest.ParentReplayID}
+        and ${isActive(tx)}`
+    if (parent !== undefined) throw parentActive()
+  }
   if (latest.ReplayID === MAX_REPLAY_ID)
     throw new IntegrationError('transaction_conflict', 'the transaction has no replay ids left')
   if (initialData === undefined || fromStep !== null) requireData(latest)
@@ -44,11 +52,12 @@ export async function replayRun(
   const [row] = await tx<RunRow[]>`
     with changed as (
       insert into "Order_Header" ("Process", "TransactionID", "ReplayID", "StepName", "InitialData",
-        "InputChanged", "Realm", "Tags", "Priority", "DefinitionVersion", "DeadlineAt", "ConcurrencyKey", "NextSweepAt")
+        "InputChanged", "Realm", "Tags", "Priority", "DefinitionVersion", "DeadlineAt", "ConcurrencyKey", "NextSweepAt",
+        "ParentProcess", "ParentTransactionID", "ParentReplayID", "ParentPlace")
       select "Process", "TransactionID", ${replayId}, ${first},
         coalesce(${data}::text::jsonb, "InitialData"), ${isChanged}::boolean, "Realm", "Tags", "Priority",
         ${process.version ?? null}::text, ${deadlineFromNow(tx, process)}, ${concurrencyKey}::text,
-        now() + ${sweepMs} * interval '1 ms'
+        now() + ${sweepMs} * interval '1 ms', "ParentProcess", "ParentTransactionID", "ParentReplayID", "ParentPlace"
       from "Order_Header" h where ${isRun(tx, latest)}
       returning *
     ), recorded as (${recordOnChanged(tx, 'replay', act)})
@@ -70,6 +79,13 @@ export async function replayRun(
       on k.step = i."StepName"
     where i."Process" = ${latest.Process} and i."TransactionID" = ${latest.TransactionID}
       and i."ReplayID" = ${latest.ReplayID} and i."Status" in ('Completed', 'Copied', 'Skipped')`
+  await tx`
+    insert into "Order_Family" ("Process", "TransactionID", "ReplayID", "Place", "ChildProcess", "OfReplayID",
+      "Prefix", "Total", "Tolerated", "Concurrent", "DeadlineMs", "Cascaded")
+    select "Process", "TransactionID", ${replayId}, "Place", "ChildProcess", "OfReplayID", "Prefix", "Total",
+      "Tolerated", "Concurrent", "DeadlineMs", true
+    from "Order_Family" f where f."Process" = ${latest.Process} and f."TransactionID" = ${latest.TransactionID}
+      and f."ReplayID" = ${latest.ReplayID} and ${JSON.stringify(before)}::text::jsonb ? f."Place"`
   if (copied.count < before.length) throw earlierStepNotCompleted()
   return runOf(row)
 }

@@ -29,9 +29,12 @@ const isOld = (sql: postgres.Sql, alias: 'h' | 's', { completedMs, failedMs }: R
     * case when ${run}."Status" = 'Completed' then ${completedMs}::float8 else ${failedMs}::float8 end, false)`
 }
 
-/** True if the run `h` may be purged: all runs of its transaction are old enough. */
+/** True if the run `h` may be purged: all runs of its transaction are old enough, and the parent of a child is purged. */
 const mayGo = (sql: postgres.Sql, policy: RetentionPolicy) => sql`
-  ${isOld(sql, 'h', policy)} and not exists (
+  ${isOld(sql, 'h', policy)} and (h."ParentProcess" is null or not exists (
+    select from "Order_Header" p where p."Process" = h."ParentProcess"
+      and p."TransactionID" = h."ParentTransactionID" and p."ReplayID" = h."ParentReplayID"
+      and p."PurgedAt" is null)) and not exists (
     select from "Order_Header" s
     where s."Process" = h."Process" and s."TransactionID" = h."TransactionID"
       and s."PurgedAt" is null and not ${isOld(sql, 's', policy)})`
@@ -50,7 +53,8 @@ export async function purgeable(
     select h."Process", h."TransactionID", h."ReplayID", h."CompletedAt"::text as position,
       ${mayGo(sql, policy)} as "mayGo"
     from (
-      select "Process", "TransactionID", "ReplayID", "CompletedAt", "Status" from "Order_Header"
+      select "Process", "TransactionID", "ReplayID", "CompletedAt", "Status", "ParentProcess",
+        "ParentTransactionID", "ParentReplayID" from "Order_Header"
       where "Process" = ${process} and "CompletedAt" is not null and "PurgedAt" is null
         and "CompletedAt" < now() - ${shortestMs} * interval '1 ms'
         and ("CompletedAt", "TransactionID", "ReplayID")
@@ -101,6 +105,10 @@ export async function purgeRuns(
         "ConcurrencyKey" = null, "DebounceKey" = null, "PurgedAt" = now()
       from held where ${isRunOf(sql, 'held')}
       returning h."Process", h."TransactionID", h."ReplayID"
+    ), families as (
+      -- The children of the runs are purged next.
+      update "Order_Family" h set "NextSweepAt" = now() from held where ${isRunOf(sql, 'held')}
+        and h."PurgedAt" is null and h."OfReplayID" = h."ReplayID"
     ), left_behind as (
       insert into "Order_Installation" ("Name", "Value")
       select ${FILES_LEFT} || gen_random_uuid(), jsonb_agg(to_jsonb(changed)) from changed
@@ -148,6 +156,9 @@ export async function forgetRuns(
     ), absorbed as (
       delete from "Order_Absorbed" a using (select distinct * from changed) c
       where a."Process" = c."Process" and a."AbsorbedBy" = c."TransactionID"
+    ), families as (
+      delete from "Order_Family" f using (select distinct * from changed) c
+      where f."Process" = c."Process" and f."TransactionID" = c."TransactionID"
     ), counted as (${addToCounts(sql, 'forget')})
     select count(*)::int as count from changed`
   return row?.count ?? 0

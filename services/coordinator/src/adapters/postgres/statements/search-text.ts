@@ -111,6 +111,7 @@ export function createSearchText(search: RunSearch): SearchText {
       ...isOneOf('h."WaitingFor"', filter.waitingFor),
       // The text is `high` or `normal`, and another number than 0 and 1 may have been inserted by SQL.
       ...isOneOf(`case when h."Priority" > 0 then 'high' else 'normal' end`, filter.priority),
+      ...(filter.children === true ? [] : ['h."ParentProcess" is null']),
       ...(idPrefix === undefined ? [] : [`starts_with(h."TransactionID", ${text(idPrefix)})`]),
       ...(filter.tag ?? [])
         .map(tagOf)
