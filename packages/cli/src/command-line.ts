@@ -2,6 +2,7 @@ import { similarName } from '@integration-host/shared/similar-name'
 import installation from '../../../package.json' with { type: 'json' }
 import type { Command } from './command.ts'
 import { listActions } from './commands/actions.ts'
+import { listEntries, showEntries } from './commands/entries.ts'
 import { adopt } from './commands/adopt.ts'
 import { auditList, auditVerify } from './commands/audit.ts'
 import {
@@ -186,6 +187,17 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
     },
   ],
   [
+    'entries',
+    {
+      title: 'The book of entries: what runs have written to the books of companies',
+      commands: new Map([
+        ['list', listEntries],
+        ['show', showEntries],
+      ]),
+      examples: ['entries list --transaction 66', 'entries show Invoice 129'],
+    },
+  ],
+  [
     'actions',
     {
       title: 'The action log: who changed which run or process, and why',
@@ -234,7 +246,7 @@ const PROGRAM = 'integration-host'
 /** The help that all commands have in common. */
 export const COMMON_HELP = `Options of all commands on an installation; keys, doctor and verify-provider have no --url:
   --url URL    the address of the service: of token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217), and for
-               transactions, operations, erasures, dead-letters, processes, schedules, changes and actions
+               transactions, operations, erasures, dead-letters, processes, schedules, changes, entries and actions
                of the coordinator
                (COORDINATOR_URL, default http://127.0.0.1:7219), for usage of the gateway
                (GATEWAY_URL, default http://127.0.0.1:7218), for console sign-in of the console

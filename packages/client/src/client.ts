@@ -4,6 +4,11 @@
  *
  * @module integration-host/client
  */
+import type {
+  EntryPage,
+  EntryState,
+  EntryView,
+} from '@integration-host/shared/contracts/book-entry'
 import type { CompanyPauseView } from '@integration-host/shared/contracts/company-pause'
 import { type CompanyClient, createCompanyClient } from './company.ts'
 import {
@@ -96,6 +101,25 @@ export interface Client {
   pauseCompany(realm: string, options?: ActOptions): Promise<CompanyPause>
   /** Resumes a company: its waiting runs continue. */
   resumeCompany(realm: string, options?: ActOptions): Promise<CompanyPause>
+  /**
+   * Yields what runs have written to the books of companies, newest first. An entry matches if it has the value of every
+   * member of the filter. Pages are read as they are needed.
+   */
+  entries(filter?: EntryQuery, options?: { readonly signal?: AbortSignal }): AsyncGenerator<Entry>
+}
+
+/** An object that a run has written to the books of a company. */
+export interface Entry extends EntryView {}
+
+/** Which entries are read. `id` is the id of the object, `since` a time in ISO 8601. */
+export interface EntryQuery {
+  readonly realm?: string
+  readonly entity?: string
+  readonly id?: string
+  readonly process?: string
+  readonly transaction?: string
+  readonly state?: EntryState
+  readonly since?: string
 }
 
 /** Whether a company is paused, since when, by whom and why. */
@@ -158,6 +182,27 @@ export function createClient(options: ClientOptions): Client {
       ...(signal && { signal }),
     })) as CompanyPause
 
+  async function* entries(
+    filter: EntryQuery = {},
+    { signal }: { readonly signal?: AbortSignal } = {},
+  ): AsyncGenerator<Entry> {
+    const query = new URLSearchParams(
+      Object.entries(filter).filter(([, value]) => value !== undefined),
+    )
+    for (;;) {
+      const path = `/entries?${query.toString()}`
+      const page = (await request({
+        method: 'GET',
+        path,
+        isRepeatable: true,
+        ...(signal && { signal }),
+      })) as EntryPage
+      yield* page.items
+      if (page.next_cursor === null) return
+      query.set('cursor', page.next_cursor)
+    }
+  }
+
   /** For each business process, the state that all of its clients share. These clients use one event stream. */
   const processes = new Map<string, RunDeps>()
   const depsOf = (name: string): RunDeps => {
@@ -173,6 +218,7 @@ export function createClient(options: ClientOptions): Client {
     process: <Input>(name: string) => createProcessClient<Input>(name, depsOf(name)),
     pauseCompany: (realm, act) => setPaused(realm, 'pause', act),
     resumeCompany: (realm, act) => setPaused(realm, 'resume', act),
+    entries,
     company(realm) {
       if (gateway === null) throw new TypeError('company() needs the option gateway')
       return createCompanyClient(realm, { ...settings, key: options.key, gateway, posts })

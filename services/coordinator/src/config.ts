@@ -73,6 +73,7 @@ const Embedded = z.object({
   RETENTION_COMPLETED_DAYS: days().optional(),
   RETENTION_FAILED_DAYS: days().optional(),
   DEDUPE_DAYS: days().default(365),
+  ENTRY_DAYS: days().default(400),
   PAYLOAD_KEYS: keyRing().optional(),
   /** The address at which `/decisions/` is published. By default, that of this service. */
   DECISIONS_URL: httpUrl().optional(),

@@ -100,6 +100,7 @@ export function startHousekeeping(deps: HousekeepingDeps): AsyncDisposable {
         completedDays: config.RETENTION_COMPLETED_DAYS,
         failedDays: config.RETENTION_FAILED_DAYS,
         dedupeDays: config.DEDUPE_DAYS,
+        entryDays: config.ENTRY_DAYS,
       },
       removeFiles: deps.removeFiles,
       owner,

@@ -45,6 +45,8 @@ import { createDecisions, hasDecisions } from './decision/decisions.ts'
 import { ENTRIES } from './entry/book-entry.ts'
 import { createEntryProof } from './entry/prove-entries.ts'
 import { createEntryKeeper } from './entry/entry-keeper.ts'
+import { createMarks } from './entry/marks.ts'
+import { recordedEntry } from './entry/recorded-entry.ts'
 import { followCredentials } from './credentials.ts'
 import { startHousekeeping } from './housekeeping.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
@@ -326,6 +328,7 @@ export async function startCoordinator(
         url: config.GATEWAY_URL,
         key: config.SERVICE_API_KEY[0].reveal(),
         faultOf: config.PROVIDER_PROFILE.accounting.faultOf,
+        newObjectVisibleMs: config.PROVIDER_PROFILE.accounting.newObjectVisibleMs,
       },
       settings: processSettings,
       checkOnline: connectivity.check,
@@ -338,6 +341,10 @@ export async function startCoordinator(
           )
           return entryKeeper.entriesOf(...args)
         },
+      },
+      stepBooks: {
+        marks: createMarks({ source, keeper: entryKeeper }),
+        recordedEntry: (query) => recordedEntry(source, query),
       },
       traceparentOf,
       retryStore,

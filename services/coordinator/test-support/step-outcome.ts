@@ -2,6 +2,7 @@
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import { intuit } from '@integration-host/shared/provider-profile/intuit'
+import type { Marks } from '../src/entry/marks.ts'
 import { createMemoryTargetCalls } from '../src/adapters/memory/target-calls.ts'
 import { createCoolDowns } from '../src/step/cool-downs.ts'
 import { processOf } from './process-of.ts'
@@ -65,6 +66,14 @@ export const TRACEPARENT = `00-${TRACE_ID}-00f067aa0ba902b7-01`
 
 const anyProcess = processOf('P', { steps: { first: () => null, second: () => null } })
 
+const NO_MARKS: Marks = {
+  reserve: async () => Promise.reject(new Error('no marks')),
+  update: async (row) => row,
+  createdBy: async () => null,
+  ofOthers: async () => new Set(),
+  now: async () => 0,
+}
+
 /** A clock whose time never advances, although its timers expire as usual. */
 export const stoppedClock: Clock = { ...systemClock, now: () => 0 }
 
@@ -75,6 +84,7 @@ export const stepDeps = (change: Partial<StepDeps> = {}): StepDeps => ({
     url: 'http://gateway:7218',
     key: 'service-key',
     faultOf: intuit.accounting.faultOf,
+    newObjectVisibleMs: 180_000,
   },
   coolDowns: createCoolDowns(() => 0),
   limiter: createTargetLimiter({
@@ -88,6 +98,10 @@ export const stepDeps = (change: Partial<StepDeps> = {}): StepDeps => ({
   traceparent: () => TRACEPARENT,
   onCall: () => {},
   onReport: () => {},
+  stepBooks: {
+    marks: NO_MARKS,
+    recordedEntry: async () => ({ errorClass: 'entry_not_found', error: 'none' }),
+  },
   onWritten: () => {},
   linkTo: () => 'https://decisions.test/',
   closingDates: { of: async (_realm, read) => read() },

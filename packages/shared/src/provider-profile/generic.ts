@@ -40,6 +40,7 @@ export const generic: ProviderProfile = {
       coolDownSeconds: 60,
     },
     faultOf: () => null,
+    newObjectVisibleMs: 180_000,
     companyName: null,
   },
 }

@@ -65,6 +65,8 @@ export const intuit: ProviderProfile = {
       coolDownSeconds: 60,
     },
     faultOf,
+    // Intuit ends a call after 120 s. How soon queries find a new object is not documented.
+    newObjectVisibleMs: 3 * MINUTE_MS,
     companyName: {
       pathOf: (realm) => `/v3/company/${realm}/companyinfo/${realm}`,
       nameOf(body) {

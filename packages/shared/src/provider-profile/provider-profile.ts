@@ -101,6 +101,11 @@ export interface ProviderProfile {
      */
     readonly faultOf: (body: string) => ProviderFault | null
     /**
+     * How long queries may not find a new object after the call that creates it was sent, in milliseconds. It includes the
+     * time that the provider may take to execute the call. `createOnce` repeats a call in doubt only after this time.
+     */
+    readonly newObjectVisibleMs: number
+    /**
      * How the name of a company is read: the path of the GET request, and the name in the body of its response, which is
      * a text from outside. `null` if the profile does not know it.
      */

@@ -196,6 +196,23 @@ export const CLASSES: ReadonlyMap<string, Meaning> = new Map(
       cause: 'the books of the company are closed for this period',
       remedy: 'Have the period opened or its closing date moved, then resume.',
     },
+    already_exists: {
+      cause: 'another run has created this object',
+      remedy:
+        'The error names the run and the object. If it must exist twice, queue a copy with another mark.',
+    },
+    mark_ambiguous: {
+      cause: 'several objects in the books may be the one of this run',
+      remedy: 'Look at the objects that the error names, remove the surplus ones, then settle it.',
+    },
+    entry_not_found: {
+      cause: 'no run has created the object that the step needs',
+      remedy: 'Run the transaction that creates it first, then resume.',
+    },
+    entry_ambiguous: {
+      cause: 'a run has created several objects of the kind that the step needs',
+      remedy: 'Name the step that has created the object, deploy the code, then resume.',
+    },
     provider_fault: rejected(
       'the provider reported a fault',
       'Queue a copy with changed data, or fix the data at the provider and resume.',

@@ -57,9 +57,12 @@ export interface Entries {
   countEntries(realm: string, since: string, until: string): Promise<EntryCounts>
   /** Counts, by state and entity, the objects that were found `checkedSinceMs` ago or later in a state that people should see. */
   foundEntries(checkedSinceMs: number): Promise<readonly FoundEntries[]>
-  /** Deletes the entries of a company. Resolves with their number. */
+  /** Deletes the entries and the marks of a company. Resolves with their number. */
   eraseEntries(realm: string): Promise<number>
-  /** Deletes at most `limit` entries that were recorded longer ago than this. Resolves with their number. */
+  /**
+   * Deletes at most `limit` entries that were recorded longer ago than this, and as many marks whose call was sent longer ago.
+   * Resolves with their number.
+   */
   purgeEntries(olderThanMs: number, limit: number): Promise<number>
 }
 

@@ -4,6 +4,7 @@ import { type InstallationKeyDeps, readInstallationKey } from '../records/instal
 import type { RunKey } from '../run/run.ts'
 import type { EntryRow, NewEntry } from './book-entry.ts'
 import { valueAt, type WrittenObject } from './written-objects.ts'
+import type { Mark } from './marks.ts'
 
 export interface EntryKeeper {
   /** Returns the entries of what the calls of a step have written. The key of the hashes is read once. */
@@ -19,6 +20,8 @@ export interface EntryKeeper {
     entry: Pick<EntryRow, 'Realm' | 'Entity' | 'EntityID' | 'Fields' | 'FieldsKey'>,
     object: Readonly<Record<string, unknown>>,
   ): Promise<readonly string[] | null>
+  /** Returns the HMAC-SHA-256 of a mark in hexadecimal. */
+  markOf(mark: Mark): Promise<string>
 }
 
 /** The row of `Order_Installation` that contains the key of the hashes. */
@@ -36,6 +39,12 @@ export function createEntryKeeper(deps: InstallationKeyDeps): EntryKeeper {
     }
   }
   return {
+    async markOf({ realm, entity, field, value }) {
+      const parts = ['mark', realm, entity, field, value]
+      return createHmac('sha256', await read())
+        .update(JSON.stringify(parts))
+        .digest('hex')
+    },
     async entriesOf(run, written) {
       const secret = await read()
       const FieldsKey = keyIdOf(secret)

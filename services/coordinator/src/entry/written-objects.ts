@@ -81,10 +81,10 @@ export function foundObject(realm: string, response: string, runSince: number): 
 }
 
 /** How much earlier than our own clock the clock of the provider may be. */
-const CLOCK_DIFFERENCE_MS = 5 * 60_000
+export const CLOCK_DIFFERENCE_MS = 5 * 60_000
 
 /** Returns the objects in the response to a call that reads: one object, or the objects that a query has found. */
-function readObjects(response: string): BookObject[] {
+export function readObjects(response: string): BookObject[] {
   const document = asObject(parseJson(response, DOCUMENT_LIMITS)) ?? {}
   const found = asObject(document['QueryResponse'])
   return found === null
@@ -95,7 +95,7 @@ function readObjects(response: string): BookObject[] {
 }
 
 /** Returns when an object was created, in epoch ms; `null` if the object does not say so. */
-function createdAt({ object }: BookObject): number | null {
+export function createdAt({ object }: BookObject): number | null {
   const at = Date.parse(String(asObject(object['MetaData'])?.['CreateTime']))
   return Number.isNaN(at) ? null : at
 }
@@ -103,7 +103,7 @@ function createdAt({ object }: BookObject): number | null {
 const isDeleted = ({ object }: BookObject): boolean =>
   String(object['status']).toLowerCase() === 'deleted'
 
-const syncTokenOf = ({ object }: BookObject): string | null =>
+export const syncTokenOf = ({ object }: BookObject): string | null =>
   typeof object['SyncToken'] === 'string' && object['SyncToken'].length <= MAX_SYNC_TOKEN
     ? object['SyncToken']
     : null

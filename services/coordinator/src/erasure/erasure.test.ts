@@ -19,8 +19,14 @@ function storeOf(count: number, ended: Set<number>) {
     onPage: (_numbers: readonly number[]): void => {},
     reads: 0,
     endings: 0,
+    /** The companies whose entries were erased. */
+    entriesOf: [] as string[],
   }
   const source: ErasureDeps['source'] = {
+    async eraseEntries(realm) {
+      store.entriesOf.push(realm)
+      return 0
+    },
     async erasable(_scope, { after }) {
       store.reads += 1
       const first = after === null ? 0 : Number(after.TransactionID) + 1
@@ -80,6 +86,14 @@ describe('the erasure of the runs of a company', () => {
       ['Webhook', 'ended r1'],
       ['Webhook', 'waiting r1'],
     ])
+  })
+
+  it('an erasure of a whole company deletes its entries of the book, and one of a process does not', async () => {
+    const { store, source } = storeOf(0, new Set())
+    await erasureOf(source)({ Realm: 'r1', Process: 'Order' }, act, later)
+    expect(store.entriesOf).toEqual([])
+    await erasureOf(source)({ Realm: 'r1', Process: null }, act, later)
+    expect(store.entriesOf).toEqual(['r1'])
   })
 
   it('an erasure also erases a run that ends after the erasure has read the page with the run', async () => {

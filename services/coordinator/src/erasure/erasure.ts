@@ -26,7 +26,8 @@ export interface ErasureResult {
 }
 
 export interface ErasureDeps {
-  readonly source: Erasures & Pick<TransactionSource, 'cancel' | 'compact' | 'search'>
+  readonly source: Erasures &
+    Pick<TransactionSource, 'cancel' | 'compact' | 'eraseEntries' | 'search'>
   readonly cancel: RunActions['cancel']
   readonly removeFiles: RemoveFilesOfRuns
   /** Ends the pause of a company. Called after all of its runs were erased. */
@@ -140,6 +141,7 @@ export function createErasure(deps: ErasureDeps): Erase {
       files += last.files
       passes += 1
     } while (!last.foundNothing && passes < MAX_PASSES && !signal.aborted)
+    if (!('Ids' in scope) && scope.Process === null) await source.eraseEntries(scope.Realm)
     await source.compact()
     const { unknown } =
       'Ids' in scope ? await source.realmsOf(scope.Process, scope.Ids) : { unknown: 0 }

@@ -51,7 +51,7 @@ async function pass(
   let polls = 0
   const retention = startRetention({
     processes: new Map(definitions.map((definition) => [definition.name, definition])),
-    retention: { completedDays: undefined, failedDays: undefined, dedupeDays: 365 },
+    retention: { completedDays: undefined, failedDays: undefined, dedupeDays: 365, entryDays: 400 },
     async removeFiles(runs) {
       removed.push(...runs.map(({ TransactionID }) => TransactionID))
       return { count: runs.length, failures: [] }
@@ -105,6 +105,7 @@ describe('the retention of finished runs', () => {
     expect(logged('retention of finished runs')[0]).toMatchObject({
       keptDays: { Order: { completed: 90, failed: 365 }, Webhook: { completed: 90, failed: 365 } },
       dedupeDays: 365,
+      entryDays: 400,
       default: 'new installation',
     })
   })
@@ -136,12 +137,13 @@ describe('the retention of finished runs', () => {
     const passes = { ...createPurgePasses(source), keepsByDefault: async () => true }
     await pass([order], { passes })
     expect(await isPurged(order, '1')).toBe(false)
-    const retention = { completedDays: undefined, failedDays: 0.5, dedupeDays: 0 }
+    const retention = { completedDays: undefined, failedDays: 0.5, dedupeDays: 0, entryDays: 0 }
     await pass([order], { passes, retention })
     expect(await isPurged(order, '1')).toBe(true)
     expect(logged('retention of finished runs').at(-1)).toMatchObject({
       keptDays: { Order: { completed: 'for ever', failed: 0.5 } },
       dedupeDays: 'for ever',
+      entryDays: 'for ever',
     })
   })
 
@@ -237,7 +239,7 @@ describe('the retention of finished runs', () => {
         return extensions < 2
       },
     }
-    const retention = { completedDays: 1, failedDays: 1, dedupeDays: 0 }
+    const retention = { completedDays: 1, failedDays: 1, dedupeDays: 0, entryDays: 0 }
     await pass([define('Order')], { source: { ...source, ...kept }, passes, retention })
     expect(extensions).toBeGreaterThanOrEqual(2)
     expect(pages).toBeLessThan(100)
@@ -294,6 +296,24 @@ describe('the retention of finished runs', () => {
       'purge: 1 runs',
       'cancel: null',
     ])
+  })
+
+  it('entries of the book are deleted after ENTRY_DAYS, in many small statements', async () => {
+    const asked: [number, number][] = []
+    const entries = [100, 100, 5]
+    const counting: TransactionSource = {
+      ...source,
+      async purgeEntries(olderThanMs, limit) {
+        asked.push([olderThanMs, limit])
+        return entries.shift() ?? 0
+      },
+    }
+    const retention = { completedDays: undefined, failedDays: undefined, dedupeDays: 0 }
+    await pass([define('Order')], { source: counting, retention: { ...retention, entryDays: 400 } })
+    expect(asked.map(([olderThanMs]) => olderThanMs / DAY_MS)).toEqual([400, 400, 400, 400])
+    expect(asked[0]?.[1]).toBe(100)
+    await pass([define('Other')], { source: counting, retention: { ...retention, entryDays: 0 } })
+    expect(asked).toHaveLength(4)
   })
 
   it('the metrics of the retention contain the age of the oldest finished run and the time since the last pass', async () => {

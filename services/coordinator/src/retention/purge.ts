@@ -32,6 +32,8 @@ export interface RetentionSettings {
   readonly completedDays: number | undefined
   readonly failedDays: number | undefined
   readonly dedupeDays: number
+  /** How long entries of the book of entries are kept; 0: for ever. */
+  readonly entryDays: number
 }
 
 export interface RetentionAges {
@@ -40,7 +42,7 @@ export interface RetentionAges {
 }
 
 export interface RetentionDeps {
-  readonly source: Retention & Pick<TransactionSource, 'compact'>
+  readonly source: Retention & Pick<TransactionSource, 'compact' | 'purgeEntries'>
   readonly passes: PurgePasses
   readonly bulkOperations: Pick<OperationStore, 'forgetOperations'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
@@ -58,7 +60,7 @@ export interface RetentionDeps {
   readonly onAges: (ages: RetentionAges) => void
 }
 
-type Work = 'purge' | 'forget' | 'forget operations'
+type Work = 'purge' | 'forget' | 'forget operations' | 'purge entries'
 
 const DAY_MS = 86_400_000
 /** The retention in a new installation, in days. */
@@ -97,6 +99,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
           ]),
         ),
         dedupeDays: deps.retention.dedupeDays || 'for ever',
+        entryDays: deps.retention.entryDays || 'for ever',
         default: keeps ? 'existing installation: kept for ever' : 'new installation',
       },
       'retention of finished runs',
@@ -171,6 +174,15 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
     })
   }
 
+  async function purgeEntries(): Promise<boolean> {
+    const { entryDays } = deps.retention
+    if (entryDays === 0) return true
+    return inBatches(
+      'purge entries',
+      async (size) => (await source.purgeEntries(entryDays * DAY_MS, size)) || null,
+    )
+  }
+
   async function forgetOperations(): Promise<boolean> {
     let forgotten = 0
     const isDone = await inBatches('forget operations', async (size) => {
@@ -193,7 +205,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
         isComplete = false
         log.error({ err: error, process: policy.process }, 'purging old runs of a process failed')
       }
-    return (await forget()) && (await forgetOperations()) && isComplete
+    return (await forget()) && (await purgeEntries()) && (await forgetOperations()) && isComplete
   }
 
   async function poll(): Promise<boolean> {

@@ -3,6 +3,8 @@
  * (rules O1 to O3 in run-step.ts).
  */
 import { realmOf } from '@integration-host/shared/contracts/realm'
+import { hasCode } from '@integration-host/shared/errors'
+import type { MarkedEntity } from '@integration-host/shared/provider-profile/queryable-fields'
 import { headerValue } from '@integration-host/shared/http/header-list'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import {
@@ -13,6 +15,9 @@ import {
 import type { z } from 'zod'
 import { idempotencyKey } from '../run/item.ts'
 import { type ClosingDates, withClosingDate } from './closing-dates.ts'
+import { createOnce } from '../entry/create-once.ts'
+import type { Marks } from '../entry/marks.ts'
+import type { EntryQuery, FoundEntry } from '../entry/recorded-entry.ts'
 import { foundObject, type WrittenObject } from '../entry/written-objects.ts'
 import { type EnteredStep, enteredMembers } from './entered.ts'
 import type { Files } from './files.ts'
@@ -29,10 +34,13 @@ import type {
   AnyStep,
   CallOptions,
   Child,
+  CreatedObject,
+  CreateOnceOptions,
   ExecuteOptions,
   InDoubtStep,
   LinkOptions,
   NamedSteps,
+  ObjectBody,
   Outcome,
   ProcessSettings,
   Step,
@@ -47,7 +55,15 @@ import {
 } from '../run/json-normalization.ts'
 import { redactedResult, shortRedacted } from './redacted-step.ts'
 import { nextRound, reportOf } from './rounds.ts'
-import { type CallName, FAIL_OPTIONS, REPEAT_OPTIONS, requireCall } from './step-arguments.ts'
+import {
+  type CallName,
+  CREATE_ONCE_OPTIONS,
+  ENTRY_OPTIONS,
+  MARK_MEMBERS,
+  FAIL_OPTIONS,
+  REPEAT_OPTIONS,
+  requireCall,
+} from './step-arguments.ts'
 import { requireMembers } from './definition-checks.ts'
 import { SAFE_METHODS, type SendDeps, sendCall, type SentCall } from './send-call.ts'
 import type { StepLog } from './redaction.ts'
@@ -65,6 +81,11 @@ export interface StepDeps extends SendDeps {
   readonly closingDates: Pick<ClosingDates, 'of'>
   /** Reads the children that a place of the run has started. */
   readonly children: (place: string) => AsyncIterable<Child>
+  /** What steps read from the book of entries, and the marks of the objects that they create. */
+  readonly stepBooks: {
+    readonly marks: Marks
+    readonly recordedEntry: (query: EntryQuery) => Promise<FoundEntry>
+  }
 }
 
 /** Thrown inside a step function to end it. The outcome of the step is already decided, so the error is ignored. */
@@ -178,6 +199,16 @@ export async function perform(
       sendCall({ process, run, request, options, callKey, isEnded }, deps),
     )
     return 'end' in sent ? end(sent.end) : sent
+  }
+  /** Uses the store. If it is unavailable, the step ends, and runs again later. */
+  async function orReleased<Result>(use: () => Promise<Result>): Promise<Result> {
+    if (ended !== null) throw new StepEnded()
+    try {
+      return await use()
+    } catch (error) {
+      if (hasCode(error, 'store_unavailable')) return end({ kind: 'released' })
+      throw error
+    }
   }
   /** Returns the result of `parse` for the body of a response. Ends the step if `parse` throws. */
   function parsedBody<Data>(
@@ -295,6 +326,76 @@ export async function perform(
       completion = { data: normalizedJson(succeeded.data), endsRun: completion?.endsRun ?? false }
       return ending(succeeded)
     },
+    async createOnce<Entity extends MarkedEntity, Data extends JsonInput = CreatedObject>(
+      entity: Entity,
+      body: ObjectBody,
+      options: CreateOnceOptions<Entity, Data>,
+    ) {
+      requireMembers(options, CREATE_ONCE_OPTIONS, 'createOnce')
+      requireMembers(options.mark, MARK_MEMBERS, 'the mark of createOnce')
+      const { mark, onExisting = 'fail', parse, ...call } = options
+      calls += 1
+      const callKey = calls === 1 ? key : `${key}/${calls}`
+      const isOnlyCall = calls === 1 && fetches === 0
+      const created = await inFlight(() =>
+        orReleased(() =>
+          createOnce(
+            run.Realm,
+            { run, holder: callKey },
+            { entity, body, mark, onExisting },
+            {
+              marks: deps.stepBooks.marks,
+              visibleAfterMs: deps.gateway.newObjectVisibleMs,
+              isInDoubt,
+              setDoubt(mayHaveHadEffect) {
+                hasDoubt = mayHaveHadEffect || (hasDoubt && !isOnlyCall)
+              },
+              async read(request, credential) {
+                const sent = await send(request, { ...call, ...credential }, null, 'createOnce')
+                const { outcome, what, owner } = sent
+                const judged = await disownErrors(() => judgeCall(outcome, what, owner, deps))
+                return 'kind' in judged ? end(judged) : judged
+              },
+              async write(request, credential) {
+                const given = { ...call, ...credential }
+                const written = await succeed(request, given, callKey, 'createOnce', () => false)
+                if (written === null) throw new StepEnded() // unreachable, as in execute
+                return written
+              },
+              end: (outcome) =>
+                end(
+                  'error' in outcome && outcome.error !== undefined
+                    ? { ...outcome, error: short(outcome.error) }
+                    : outcome,
+                ),
+              onWritten: deps.onWritten,
+              onMarkLost: ({ entity: kind, id }) =>
+                log().warn(
+                  { warning: 'mark_not_kept', entity: kind, entityId: id, field: mark.field },
+                  'new object has another value than its mark',
+                ),
+            },
+          ),
+        ),
+      )
+      response = created.response
+      hasResult = true
+      const data =
+        parse === undefined
+          ? ({ Id: created.id, SyncToken: created.syncToken } as JsonInput as Data)
+          : parsedBody(created.response, `the creation of ${entity}`, parse)
+      completion = { data: normalizedJson(data), endsRun: completion?.endsRun ?? false }
+      return ending({ ...created.response, data })
+    },
+    async entry(entity, options) {
+      requireMembers(options, ENTRY_OPTIONS, 'entry')
+      const { process: of = run.Process, transaction, step: name } = options
+      const { Realm: realm } = run
+      if (realm === null) return end({ kind: 'failed', ...NO_REALM_OF_ENTRY, response })
+      const query = { realm, entity, process: of, transaction, step: name }
+      const known = await inFlight(() => orReleased(() => deps.stepBooks.recordedEntry(query)))
+      return 'id' in known ? known.id : end({ kind: 'failed', ...known, response })
+    },
     find: (request, options = {}) =>
       inFlight(async () => {
         const isAbsent = ({ status }: { readonly status: number }): boolean =>
@@ -386,6 +487,11 @@ export async function perform(
         : { kind: 'completed', response, ...completed }
   return { outcome: redaction === null ? outcome : redactedResult(redaction, outcome), returned }
 }
+
+const NO_REALM_OF_ENTRY = {
+  errorClass: 'realm_missing',
+  error: 'entry needs the company of the run, but the run has no Realm',
+} as const
 
 /** Marks what a step function may return. The cast is sound because the mark exists in the types only. */
 const ending = <Ended extends { readonly data: unknown }>(ended: Ended) =>

@@ -3,15 +3,23 @@
  * misspells `timeoutMs` or `body` would do something else than it says.
  */
 import { requireMembers } from './definition-checks.ts'
-import type { CallOptions, ExecuteOptions, LinkOptions, Progress } from './step.ts'
+import type {
+  CallOptions,
+  CreateOnceOptions,
+  EntryOptions,
+  ExecuteOptions,
+  LinkOptions,
+  Progress,
+} from './step.ts'
 import type { StepRequest, TargetRequest } from './step-request.ts'
 
 /** The methods that make a call. */
-export type CallName = 'execute' | 'fetch' | 'find' | 'update'
+export type CallName = 'execute' | 'createOnce' | 'fetch' | 'find' | 'update'
 
 const CALL_OPTIONS = ['credential', 'timeoutMs'] as const satisfies (keyof CallOptions)[]
 const OPTIONS: Readonly<Record<CallName, ReadonlySet<string>>> = {
   execute: new Set([...CALL_OPTIONS, 'parse'] satisfies (keyof ExecuteOptions<null>)[]),
+  createOnce: new Set(CALL_OPTIONS),
   fetch: new Set(CALL_OPTIONS),
   update: new Set(['parse', 'timeoutMs', 'credential']),
   find: new Set([...CALL_OPTIONS, 'parse'] satisfies (keyof ExecuteOptions<null>)[]),
@@ -26,6 +34,18 @@ const REQUEST = new Set<string>([
   'body',
 ] satisfies (keyof StepRequest | keyof TargetRequest)[])
 
+export const CREATE_ONCE_OPTIONS = new Set<string>([
+  'mark',
+  'onExisting',
+  'parse',
+  'timeoutMs',
+] satisfies (keyof CreateOnceOptions<'Invoice', null>)[])
+export const MARK_MEMBERS = new Set(['field', 'value'])
+export const ENTRY_OPTIONS = new Set<string>([
+  'process',
+  'transaction',
+  'step',
+] satisfies (keyof EntryOptions)[])
 export const FAIL_OPTIONS = new Set(['undo'])
 export const REPEAT_OPTIONS = new Set(['afterMs'])
 export const LINK_OPTIONS = new Set<string>([

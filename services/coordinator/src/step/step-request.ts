@@ -40,6 +40,8 @@ export interface Gateway {
   readonly key: string
   /** Returns the error that the response body of a provider describes; `null` if the body describes none. */
   readonly faultOf: ProviderProfile['accounting']['faultOf']
+  /** How long queries may not find a new object after the call that creates it was sent, in ms. */
+  readonly newObjectVisibleMs: number
 }
 
 /** How a call reaches its service. If both members are undefined, the call is sent to the URL of the request. */

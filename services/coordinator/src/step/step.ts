@@ -5,6 +5,10 @@ import type { z } from 'zod'
 import type { ChildrenResult } from '../run/families.ts'
 import type { Files } from './files.ts'
 import type { StepLog } from './redaction.ts'
+import type {
+  MarkedEntity,
+  MarkField,
+} from '@integration-host/shared/provider-profile/queryable-fields'
 import type { RetryPolicy } from '../run/retry-policy.ts'
 import type { StepRequest, TargetRequest } from './step-request.ts'
 import type { Json, JsonInput } from '../run/json-normalization.ts'
@@ -95,6 +99,41 @@ export interface ExecuteOptions<Data extends JsonInput> extends CallOptions {
 
 /** The options of `update`. */
 export type UpdateOptions<Data extends JsonInput> = Omit<ExecuteOptions<Data>, 'credential'>
+
+/** An object of the books, with the members that the accounting API gives it. */
+export type ObjectBody = Readonly<Record<string, JsonInput | undefined>>
+
+/** The options of `createOnce`. */
+export interface CreateOnceOptions<Entity extends MarkedEntity, Data extends JsonInput> {
+  /**
+   * What identifies the object: a field by which the accounting API can find it, and its value, which becomes part of the
+   * object. The value must be the same in every attempt, so compute it from the initial data.
+   */
+  readonly mark: { readonly field: MarkField<Entity>; readonly value: string }
+  /**
+   * What happens if the mark belongs to another run. `fail` (the default): the run fails as `already_exists`. `adopt`: the
+   * step completes with the existing object; an object that no run has created is adopted as well, if it is the only one
+   * with this value.
+   */
+  readonly onExisting?: 'fail' | 'adopt'
+  /** Returns the step's data from the body, `{ Invoice: { … } }`. Default: `Id` and `SyncToken` of the object. */
+  readonly parse?: (body: unknown) => Data
+  /** The time limit of each call in milliseconds. Default: 60 seconds. */
+  readonly timeoutMs?: number
+}
+
+/** The data of a step that has created an object: what the next steps need to change it. */
+export type CreatedObject = { readonly Id: string; readonly SyncToken: string | null }
+
+/** Which object `entry` returns. */
+export interface EntryOptions {
+  /** The process that has created the object. Default: the process of the run. */
+  readonly process?: string
+  /** The id of the transaction whose run has created the object. */
+  readonly transaction: string
+  /** The step that has created the object; needed if the run has created several of this kind. */
+  readonly step?: string
+}
 
 /** The successful response to a call. */
 export interface StepResponse<Data extends JsonInput> {
@@ -242,6 +281,29 @@ export interface Step<
     change: Readonly<Record<string, JsonInput | undefined>>,
     options?: UpdateOptions<Data>,
   ): Promise<StepResponse<Data> & Outcome<Data>>
+  /**
+   * Creates an object in the books of the company of the run, and completes the step like `execute`. At most one object is
+   * created, whatever ends an attempt: if a call may have taken effect, the books are queried for the mark before it is sent
+   * again, some minutes later. The step needs no `confirm` for this.
+   *
+   * The run fails as `already_exists` if the mark belongs to another run, and as `mark_ambiguous` if each of several new
+   * objects may be the one of an earlier call; their ids are in the error.
+   *
+   * @param entity the kind of the object, such as `Invoice`
+   */
+  createOnce<Entity extends MarkedEntity, Data extends JsonInput = CreatedObject>(
+    entity: Entity,
+    body: ObjectBody,
+    options: CreateOnceOptions<Entity, Data>,
+  ): Promise<StepResponse<Data> & Outcome<Data>>
+  /**
+   * Returns the id of the object that an earlier run of this company has created, according to the book of entries: of the
+   * latest run of the transaction that has created one. The run fails as `entry_not_found` if none has, and as
+   * `entry_ambiguous` if this run has created several and `step` is not named.
+   *
+   * @param entity the kind of the object, such as `Invoice`
+   */
+  entry(entity: string, options: EntryOptions): Promise<string>
   /** Completes the step without a call. */
   complete<Data extends JsonInput = null>(data?: Data): Outcome<Data>
   /**
@@ -308,7 +370,10 @@ export type ChildDataOf<Of> = Of extends { readonly [CHILD]?: infer Data } ? Dat
 export type InDoubtStep<Of extends AnyStep> = InDoubt<Parameters<Of>[0], string>
 
 /** The argument of `confirm`: a step that can query its target with `find`, but cannot make any other call. */
-export type InDoubt<Given, TargetName extends string> = Omit<Given, 'execute' | 'update'> & {
+export type InDoubt<Given, TargetName extends string> = Omit<
+  Given,
+  'execute' | 'createOnce' | 'update'
+> & {
   /**
    * Queries the target for the effect of the earlier call, without an idempotency key. Returns `null` for 404
    * and 410. Any other status except 2xx ends the attempt as it would in `execute`, and the step stays in

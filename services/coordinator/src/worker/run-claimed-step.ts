@@ -77,6 +77,7 @@ export interface ClaimedStepDeps {
   readonly checkOnline: () => Promise<boolean>
   readonly closingDates: Pick<ClosingDates, 'of'>
   readonly entryKeeper: Pick<EntryKeeper, 'entriesOf'>
+  readonly stepBooks: StepDeps['stepBooks']
   readonly decisionLinks: Pick<DecisionLinks, 'addressOf' | 'ready'>
   readonly traceparentOf: Traceparents
   readonly log: Logger
@@ -322,6 +323,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
           step.report = report
         },
         closingDates: deps.closingDates,
+        stepBooks: deps.stepBooks,
         linkTo: linksOfRun(deps.decisionLinks, definition, run, now),
         children: (place) => readChildren(source, run, place),
         abort,

@@ -7,6 +7,7 @@ import {
   type NewEntry,
   withEntries,
 } from '../../entry/book-entry.ts'
+import { MARKS, type MarkRow } from '../../entry/marks.ts'
 import { type RunKey, runKey } from '../../run/run.ts'
 import { keyOf, type RecordChange, type RecordTables } from './records.ts'
 import type { MemoryStore } from './store.ts'
@@ -59,10 +60,22 @@ export function createMemoryEntries(
   { records, commit }: Pick<MemoryStore, 'records' | 'commit'>,
   now: () => number,
 ): Entries {
-  async function remove(rows: readonly EntryRow[]): Promise<number> {
-    if (rows.length > 0)
-      await commit({ records: rows.map((row) => ({ ...changeOf(row), row: null })) })
-    return rows.length
+  /** Removes rows of the two tables. Resolves with their number. */
+  async function remove(
+    isOld: (row: EntryRow | MarkRow, at: string) => boolean,
+    limit = Infinity,
+  ): Promise<number> {
+    const timesOf = (table: string, column: 'RecordedAt' | 'SentAt') =>
+      records
+        .rows(table)
+        .map(([key, row]) => ({ table, key, row, at: (row as EntryRow & MarkRow)[column] }))
+        .filter(({ row, at }) => isOld(row as EntryRow, at))
+        .toSorted((a, b) => (a.at < b.at ? -1 : 1))
+        .slice(0, limit)
+    const old = [...timesOf(ENTRIES.table, 'RecordedAt'), ...timesOf(MARKS.table, 'SentAt')]
+    if (old.length > 0)
+      await commit({ records: old.map(({ table, key }) => ({ table, key, row: null })) })
+    return old.length
   }
   const compared = (realm: string): EntryRow[] =>
     allOf(records).filter(({ Realm, State }) => Realm === realm && State !== 'Superseded')
@@ -121,13 +134,8 @@ export function createMemoryEntries(
           : [{ State: first.State, Entity: first.Entity, Count: entries.length }]
       })
     },
-    eraseEntries: (realm) => remove(allOf(records).filter(({ Realm }) => Realm === realm)),
+    eraseEntries: (realm) => remove(({ Realm }) => Realm === realm),
     purgeEntries: (olderThanMs, limit) =>
-      remove(
-        allOf(records)
-          .filter(({ RecordedAt }) => Date.parse(RecordedAt) < now() - olderThanMs)
-          .toSorted((a, b) => (a.RecordedAt < b.RecordedAt ? -1 : 1))
-          .slice(0, limit),
-      ),
+      remove((_, at) => Date.parse(at) < now() - olderThanMs, limit),
   }
 }

@@ -47,6 +47,7 @@ import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
 import { slotsContract } from '../../run/slots.contract.ts'
 import { bookEntryContract } from '../../entry/book-entry.contract.ts'
 import { proveEntriesContract } from '../../entry/prove-entries.contract.ts'
+import { createOnceContract } from '../../entry/create-once.contract.ts'
 import { subscriptionsContract } from '../../change/subscriptions.contract.ts'
 import { targetCallsContract } from '../../run/target-calls.contract.ts'
 import { createPauseStore } from '../../run/pause.ts'
@@ -85,6 +86,7 @@ targetCallsContract('ITSourceMemory.json', open)
 subscriptionsContract('ITSourceMemory.json', open)
 bookEntryContract('ITSourceMemory.json', open)
 proveEntriesContract('ITSourceMemory.json', open)
+createOnceContract('ITSourceMemory.json', open, 500)
 changeCursorsContract('ITSourceMemory.json', open)
 debounceContract('ITSourceMemory.json', open)
 delayedRunsContract('ITSourceMemory.json', open)

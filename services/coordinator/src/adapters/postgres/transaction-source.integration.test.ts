@@ -44,6 +44,7 @@ import { slotsContract } from '../../run/slots.contract.ts'
 import { webhooksContract } from '../../webhook/webhook-queue.contract.ts'
 import { bookEntryContract } from '../../entry/book-entry.contract.ts'
 import { proveEntriesContract } from '../../entry/prove-entries.contract.ts'
+import { createOnceContract } from '../../entry/create-once.contract.ts'
 import { subscriptionsContract } from '../../change/subscriptions.contract.ts'
 import { targetCallsContract } from '../../run/target-calls.contract.ts'
 import { connectPostgres } from './connection.ts'
@@ -169,6 +170,7 @@ webhooksContract('Postgres', open)
 subscriptionsContract('Postgres', open)
 bookEntryContract('Postgres', open)
 proveEntriesContract('Postgres', open)
+createOnceContract('Postgres', open, 40)
 changeCursorsContract('Postgres', open)
 targetCallsContract('Postgres', open)
 runSearchContract('Postgres', open)

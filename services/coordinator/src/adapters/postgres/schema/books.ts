@@ -1,6 +1,6 @@
 /** The tables of what runs have written to the books of companies. */
 import { sql } from 'drizzle-orm'
-import { index, integer, jsonb, pgTable, text } from 'drizzle-orm/pg-core'
+import { index, integer, jsonb, pgTable, primaryKey, text } from 'drizzle-orm/pg-core'
 import { key, time } from './columns.ts'
 
 /**
@@ -48,5 +48,32 @@ export const bookEntry = pgTable(
       .on(table.CheckedAt)
       .where(sql`"State" in ('ChangedOutside', 'Voided', 'Deleted', 'Missing')`),
     index('Book_Entry_run').on(table.Process, table.TransactionID, table.RecordedAt, table.EntryID),
+  ],
+)
+
+/** The marks that `createOnce` has reserved. A mark belongs to the step of one run, before and after its call. */
+export const bookMark = pgTable(
+  'Book_Mark',
+  {
+    Realm: key('Realm').notNull(),
+    Entity: key('Entity').notNull(),
+    Field: key('Field').notNull(),
+    /** HMAC-SHA-256 over the value of the field, in hexadecimal. */
+    Value: key('Value').notNull(),
+    /** The idempotency key of the call that creates the object. */
+    Holder: key('Holder').notNull(),
+    Process: key('Process').notNull(),
+    TransactionID: key('TransactionID').notNull(),
+    ReplayID: integer('ReplayID').notNull(),
+    StepName: key('StepName').notNull(),
+    /** The existing object that the step has adopted; null if it has adopted none. */
+    EntityID: key('EntityID'),
+    ReservedAt: time('ReservedAt').notNull(),
+    /** The time before which the last call was not sent. */
+    SentAt: time('SentAt').notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.Realm, table.Entity, table.Field, table.Value] }),
+    index('Book_Mark_sent').on(table.SentAt),
   ],
 )

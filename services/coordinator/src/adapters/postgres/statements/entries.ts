@@ -139,20 +139,33 @@ export const foundEntries = (
   group by 1, 2 order by 1, 2`
 
 export async function eraseEntries(sql: postgres.Sql, realm: string): Promise<number> {
-  const { count } = await sql`delete from "Book_Entry" where "Realm" = ${realm}`
-  return count
+  const [row] = await sql<{ count: number }[]>`
+    with marks as (delete from "Book_Mark" where "Realm" = ${realm} returning 1),
+    gone as (delete from "Book_Entry" where "Realm" = ${realm} returning 1)
+    select (select count(*) from gone)::int + (select count(*) from marks)::int as count`
+  return row?.count ?? 0
 }
 
-/** Deletes the oldest entries, in the order of the index `Book_Entry_newest`. */
+/** Deletes the oldest entries and marks, in the order of the indexes `Book_Entry_newest` and `Book_Mark_sent`. */
 export async function purgeEntries(
   sql: postgres.Sql,
   olderThanMs: number,
   limit: number,
 ): Promise<number> {
-  const { count } = await sql`
-    delete from "Book_Entry" where "EntryID" in (
-      select "EntryID" from "Book_Entry"
-      where "RecordedAt" < now() - ${olderThanMs} * interval '1 ms'
-      order by "RecordedAt", "EntryID" limit ${limit})`
-  return count
+  const isOld = (column: 'RecordedAt' | 'SentAt') =>
+    sql`${sql(column)} < now() - ${olderThanMs} * interval '1 ms'`
+  const [row] = await sql<{ count: number }[]>`
+    with gone as (
+      delete from "Book_Entry" where "EntryID" in (
+        select "EntryID" from "Book_Entry" where ${isOld('RecordedAt')}
+        order by "RecordedAt", "EntryID" limit ${limit})
+      returning 1
+    ), marks as (
+      delete from "Book_Mark" where ("Realm", "Entity", "Field", "Value") in (
+        select "Realm", "Entity", "Field", "Value" from "Book_Mark" where ${isOld('SentAt')}
+        order by "SentAt" limit ${limit})
+      returning 1
+    )
+    select (select count(*) from gone)::int + (select count(*) from marks)::int as count`
+  return row?.count ?? 0
 }
