@@ -1,6 +1,7 @@
 import { keyName } from '../../src/isomorphic/key-name.ts'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
+import type { TakenObjectPage } from '@integration-host/shared/contracts/operation'
 import type { BulkAction, BulkView } from '../../src/contracts/bulk.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { runPage } from '../../src/isomorphic/pages.ts'
@@ -66,6 +67,7 @@ export default function BulkPage({ session, id }: BulkPageProps) {
       {bulk !== undefined && (
         <>
           <Progress bulk={bulk} path={path} session={session} />
+          {bulk.Action === 'take-back' && <Objects bulk={bulk} path={path} />}
           <Failures bulk={bulk} />
         </>
       )}
@@ -251,6 +253,111 @@ function runsOf(process: string, filter: NonNullable<BulkView['Filter']>): strin
   for (const [name, value] of Object.entries(filter))
     for (const one of valuesOf(value)) query.append(name, one)
   return `/runs?${query}`
+}
+
+const OUTCOMES: Readonly<Record<string, string>> = {
+  deleted: 'Deleted',
+  inactivated: 'Made inactive',
+  left: 'Left',
+  failed: 'Failed',
+  pending: 'To do',
+}
+const WOULD: Readonly<Record<string, string>> = {
+  ...OUTCOMES,
+  deleted: 'Would be deleted',
+  inactivated: 'Would be made inactive',
+  left: 'Would be left',
+}
+const REASONS: Readonly<Record<string, string>> = {
+  books_closed: 'the books are closed for its date',
+  changed_outside: 'changed since by a person or another program',
+  gone: 'no longer there',
+  linked: 'linked to another object',
+  not_supported: 'objects of this kind cannot be taken back',
+  paid: 'paid',
+  refused: 'refused by the provider',
+  unproven: 'nothing to compare with',
+}
+
+function Objects({ bulk, path }: { readonly bulk: BulkView; readonly path: string }) {
+  const [cursors, setCursors] = useState<readonly string[]>([''])
+  const cursor = cursors.at(-1) ?? ''
+  const { data, error } = useQuery({
+    queryKey: ['bulk objects', bulk.ID, cursor],
+    queryFn: () =>
+      call<TakenObjectPage>(
+        'GET',
+        `${path}/objects${cursor === '' ? '' : `?cursor=${encodeURIComponent(cursor)}`}`,
+      ),
+    refetchInterval: ({ state }) =>
+      bulk.Status === 'Running' ||
+      state.data?.items.some(({ Outcome }) => Outcome === 'pending') !== false
+        ? READ_MS
+        : false,
+  })
+  const names = bulk.DryRun ? WOULD : OUTCOMES
+  const next = data?.next_cursor ?? null
+  return (
+    <section className="panel" aria-labelledby="objects">
+      <h2 id="objects">Objects in the books</h2>
+      <ReadProblem error={error} hasData={data !== undefined} />
+      {data?.items.length === 0 && <p className="muted">None yet.</p>}
+      {data !== undefined && data.items.length > 0 && (
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Object</th>
+              <th scope="col">Company</th>
+              <th scope="col">Result</th>
+              <th scope="col">Why</th>
+            </tr>
+          </thead>
+          <tbody>
+            {data.items.map(
+              ({ TransactionID, Realm, Entity, EntityID, Outcome, Reason, Fields }) => (
+                <tr key={TransactionID}>
+                  <td className="outside">
+                    <Link to={runPage('TakeBack', TransactionID)}>
+                      <Outside text={`${Entity} ${EntityID}`} />
+                    </Link>
+                  </td>
+                  <td className="outside">
+                    <Outside text={Realm} />
+                  </td>
+                  <td>
+                    <Outside text={names[Outcome] ?? Outcome} />
+                  </td>
+                  <td className="outside">
+                    {Reason !== null && <Outside text={REASONS[Reason] ?? Reason} />}
+                    {Fields !== null && Fields.length > 0 && (
+                      <>
+                        {': '}
+                        <Outside text={Fields.join(', ')} />
+                      </>
+                    )}
+                  </td>
+                </tr>
+              ),
+            )}
+          </tbody>
+        </table>
+      )}
+      {(cursors.length > 1 || next !== null) && (
+        <div className="buttons after">
+          {cursors.length > 1 && (
+            <button type="button" onClick={() => setCursors(cursors.slice(0, -1))}>
+              Earlier
+            </button>
+          )}
+          {next !== null && (
+            <button type="button" onClick={() => setCursors([...cursors, next])}>
+              More
+            </button>
+          )}
+        </div>
+      )}
+    </section>
+  )
 }
 
 function Failures({ bulk }: { readonly bulk: BulkView }) {

@@ -8,7 +8,7 @@ import { BlockableButton, roleReason } from './blockable-button.tsx'
 import { BulkButton } from './bulk-button.tsx'
 import { Outside } from './text.tsx'
 
-const ACTIONS = ['resume', 'replay', 'cancel'] as const satisfies readonly BulkAction[]
+const ACTIONS = ['resume', 'replay', 'cancel', 'take-back'] as const satisfies readonly BulkAction[]
 /** The maximum number of ids that the server accepts. */
 const MAX_SELECTED = 1_000
 

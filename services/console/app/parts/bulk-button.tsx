@@ -7,6 +7,7 @@ import { type BulkScope, type CountState, scopeBody, useCount } from '../bulk-co
 import { duration } from '../clock.ts'
 import { goTo } from '../router.ts'
 import { ActionButton, reasonOf } from './action-button.tsx'
+import { Link } from './link.tsx'
 import { ProblemHelp } from './problem.tsx'
 import { Outside } from './text.tsx'
 
@@ -18,6 +19,7 @@ export const BULK_VERBS: Readonly<Record<BulkAction, string>> = {
   resume: 'Resume',
   replay: 'Replay',
   cancel: 'Cancel runs',
+  'take-back': 'Take back',
 }
 
 const CONSEQUENCES: Readonly<Record<BulkAction, string>> = {
@@ -26,6 +28,8 @@ const CONSEQUENCES: Readonly<Record<BulkAction, string>> = {
   replay:
     'A new run begins for each transaction, with new idempotency keys: calls are made again that were already completed.',
   cancel: 'Each run ends. A call in flight is aborted, and may nevertheless have done its work.',
+  'take-back':
+    'What these transactions have created in the books is deleted or made inactive, of all their runs. What was changed or paid since is left. A replay creates it again.',
 }
 
 /** What a person must know before an action sends data again that was rejected. */
@@ -80,9 +84,10 @@ export function BulkButton(props: BulkButtonProps) {
       blocked={blocked}
       subject={JSON.stringify([scopeToCount, rate])}
       {...(action === 'cancel' && { question: 'Cancel', isDangerous: true })}
+      {...(action === 'take-back' && { isDangerous: true })}
       object={`${isReady ? counted(count.Done, 'run') : 'runs'} of ${scope.process}`}
       consequence={
-        isDataRejected && action !== 'cancel'
+        isDataRejected && (action === 'resume' || action === 'replay')
           ? `${CONSEQUENCES[action]} ${REJECTED_AGAIN}`
           : CONSEQUENCES[action]
       }
@@ -152,6 +157,12 @@ function Count({ action, scope, state, rate, onChange }: CountProps) {
           {count.Done > 0 &&
             rate >= 1 &&
             ` This takes about ${duration(Math.ceil(count.Done / rate))}.`}
+          {action === 'take-back' && count.Done > 0 && (
+            <>
+              {' '}
+              <Link to={bulkPage(count.ID)}>What would become of each object</Link>
+            </>
+          )}
         </>
       )}
     </output>

@@ -6,7 +6,7 @@ import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
 
 /** The actions on many runs, in the order in which the page shows them. */
-export const bulkActions = ['resume', 'replay', 'cancel'] as const
+export const bulkActions = ['resume', 'replay', 'cancel', 'take-back'] as const
 export type BulkAction = (typeof bulkActions)[number]
 
 /** The maximum number of runs that a person can select one by one. */

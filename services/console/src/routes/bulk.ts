@@ -2,6 +2,7 @@ import {
   OperationDetail,
   OperationPage,
   OperationView,
+  TakenObjectPage,
 } from '@integration-host/shared/contracts/operation'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
@@ -23,10 +24,13 @@ export interface BulkRouteDeps {
 /** The largest body of `POST /api/bulk`: 1,000 ids of 128 characters. */
 export const MAX_BULK_BYTES = 1_048_576
 const ROWS = 50
+/** The number of objects of a page. */
+const OBJECTS = 100
 /** The coordinator needs a reason for every operation, and lists it in the action log. */
 const COUNT_REASON = 'counted before a bulk action'
 
 const IdParam = z.object({ id: z.string().min(1).max(64) })
+const ObjectsQuery = z.strictObject({ cursor: z.string().max(2_000).optional() })
 const ChangeParam = IdParam.extend({ change: z.enum(bulkChanges) })
 
 /**
@@ -103,6 +107,27 @@ export function bulkRoutes({ sessions, isHttps, coordinator }: BulkRouteDeps): H
       async (c) => {
         const { Matches: _matches, ...operation } = await read(c, c.req.valid('param').id)
         return c.json(operation satisfies BulkView)
+      },
+    )
+    .get(
+      '/bulk/:id/objects',
+      viewer,
+      describeRoute({
+        operationId: 'listBulkObjects',
+        tags,
+        summary: 'What becomes of each object that an action takes back',
+        responses: {
+          200: jsonResponse('a page of the objects', TakenObjectPage),
+          ...problemResponses(PEER_PROBLEMS),
+        },
+      }),
+      validate('param', IdParam),
+      validate('query', ObjectsQuery),
+      async (c) => {
+        const { cursor } = c.req.valid('query')
+        const query = new URLSearchParams({ limit: String(OBJECTS), ...(cursor && { cursor }) })
+        const path = `/operations/${encodeURIComponent(c.req.valid('param').id)}/objects?${query.toString()}`
+        return c.json(await coordinator.send(path, person(c), TakenObjectPage))
       },
     )
     .get(
