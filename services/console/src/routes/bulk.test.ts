@@ -113,6 +113,24 @@ describe('the actions of the console on many runs', () => {
     expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual([OPERATION, ...FAILURES])
   })
 
+  it('the objects that an action takes back are read page by page', async () => {
+    const object = {
+      TransactionID: 'op-1/Invoice-129',
+      Realm: '42',
+      Entity: 'Invoice',
+      EntityID: '129',
+      Outcome: 'left',
+      Reason: 'changed_outside',
+      Fields: ['DocNumber'],
+    }
+    answers = [() => ({ body: { items: [object], next_cursor: 'c/1' } })]
+    const response = await console.request('/api/bulk/op-1/objects?cursor=c%2F0', { cookie })
+    expect(await response.json()).toEqual({ items: [object], next_cursor: 'c/1' })
+    const { pathname, searchParams } = coordinator.requests.at(-1)?.url ?? new URL('x:')
+    expect([pathname, searchParams.get('cursor')]).toEqual(['/operations/op-1/objects', 'c/0'])
+    expect((await console.request('/api/bulk/op-1/objects?page=2', { cookie })).status).toBe(400)
+  })
+
   it.each(['stop', 'continue'])(
     'POST /api/bulk/{id}/%s requires a reason, and sends the reason to the coordinator',
     async (change) => {
