@@ -163,6 +163,15 @@ describe('the HTTP client that the package exports', () => {
     ])
   })
 
+  it('a transaction that the client queues with a priority has it, and so has its replay', async () => {
+    const process = connect().client.process<{ customer: string }>(PROCESS)
+    const options = { priority: 'high', waitSeconds: 30 } as const
+    expect(await process.queue('p1', { customer: 'Ada' }, options)).toMatchObject({
+      Priority: 'high',
+    })
+    expect(await process.run('p1').replay()).toMatchObject({ ReplayID: 1, Priority: 'high' })
+  })
+
   it('a transaction that the client queues with notBefore starts at that time', async () => {
     const process = connect().client.process<{ customer: string }>(PROCESS)
     const queued = await process.queue('delayed', { customer: 'Ada' }, { notBefore: 3_600 })

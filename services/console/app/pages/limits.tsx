@@ -1,5 +1,9 @@
 import { useQuery } from '@tanstack/react-query'
 import type { CompanyLimits, LimitsView } from '../../src/contracts/limits.ts'
+import type { ProcessesView } from '../../src/contracts/processes.ts'
+import { limitedTargets } from '../../src/isomorphic/limited-targets.ts'
+import { numberText } from '../../src/isomorphic/count-text.ts'
+import { processPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { runbookSection } from '../documents.ts'
 import { State } from '../parts/glyph.tsx'
@@ -42,7 +46,56 @@ export default function LimitsPage() {
           )}
         </>
       )}
+      <Targets />
     </>
+  )
+}
+
+/** The services with limits that processes call without the gateway. A shared target has one row. */
+function Targets() {
+  const { data } = useQuery({
+    queryKey: ['processes'],
+    queryFn: () => call<ProcessesView>('GET', '/processes'),
+  })
+  const targets = limitedTargets(data?.Processes ?? [])
+  if (targets.length === 0) return null
+  return (
+    <section aria-label="Targets">
+      <h2>Targets of processes</h2>
+      <div className="panel flush">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Target</th>
+              <th scope="col">Calls in a second</th>
+              <th scope="col">Calls at a time</th>
+              <th scope="col">Processes</th>
+            </tr>
+          </thead>
+          <tbody>
+            {targets.map(({ Name, PerSecond, Concurrent, processes }) => (
+              <tr key={`${Name} ${processes.join()}`}>
+                <td className="outside">
+                  <Outside text={Name} />
+                </td>
+                <td>{PerSecond === null ? '—' : numberText(PerSecond)}</td>
+                <td>{Concurrent === null ? '—' : numberText(Concurrent)}</td>
+                <td>
+                  {processes.map((name, index) => (
+                    <span key={name}>
+                      {index > 0 && ', '}
+                      <Link to={processPage(name)}>
+                        <Outside text={name} />
+                      </Link>
+                    </span>
+                  ))}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
   )
 }
 

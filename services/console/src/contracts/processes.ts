@@ -16,6 +16,17 @@ export const ProcessView = z
     Version: z.string().nullable(),
     BuiltIn: z.boolean(),
     On: z.array(z.string()),
+    Targets: z
+      .array(
+        z.object({
+          Name: z.string(),
+          Shared: z.boolean(),
+          PerSecond: z.number().nullable(),
+          Concurrent: z.int().nullable(),
+        }),
+      )
+      .optional()
+      .meta({ description: 'the targets with limits' }),
   })
   .meta({ ref: 'ConsoleProcess' })
 export type ProcessView = z.output<typeof ProcessView>

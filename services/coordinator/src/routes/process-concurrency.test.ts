@@ -8,6 +8,7 @@ import {
   startFixture,
 } from '../../test-support/fixture.ts'
 import { defineProcess } from '../step/define-process.ts'
+import { defineTarget } from '../step/targets.ts'
 
 /**
  * The gates by name. The input of a run of the process `Sale` names a gate in its member `gate`. The run stays in its
@@ -38,7 +39,15 @@ const shared = defineProcess('Shared', {
   await gateOf(step.initialData).promise
   return step.complete()
 })
-const narrow = defineProcess('Narrow', { concurrency: 5 }).step('only', (step) => step.complete())
+const erp = defineTarget('erp', { url: 'http://erp.example', perSecond: 0.5, concurrent: 2 })
+const narrow = defineProcess('Narrow', {
+  concurrency: 5,
+  targets: {
+    ledger: erp,
+    own: { url: 'http://own.example', concurrent: 1 },
+    free: { url: 'http://free.example' },
+  },
+}).step('only', (step) => step.complete())
 
 let backends: Backends
 let host: Fixture
@@ -178,6 +187,18 @@ describe('a process with concurrency and concurrencyKey', () => {
     expect(
       Object.fromEntries(list.items.map((run) => [run.TransactionID, run.ConcurrencyKey])),
     ).toEqual({ a1: 'r1', a2: 'r1', b1: 'r2', none: '(none)' })
+  })
+
+  it('GET /processes shows the targets with limits, and a shared target under its own name', async () => {
+    const { items } = (await (await host.call('/processes')).json()) as {
+      readonly items: readonly { readonly Process: string; readonly Targets?: unknown }[]
+    }
+    const targetsOf = (name: string) => items.find(({ Process }) => Process === name)?.Targets
+    expect(targetsOf('Narrow')).toEqual([
+      { Name: 'erp', Shared: true, PerSecond: 0.5, Concurrent: 2 },
+      { Name: 'own', Shared: false, PerSecond: null, Concurrent: 1 },
+    ])
+    expect(targetsOf('Free')).toBeUndefined()
   })
 
   it('GET /processes/{process} shows the concurrency limit of the process', async () => {

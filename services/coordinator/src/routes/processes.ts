@@ -60,6 +60,17 @@ const ProcessView = z
       description:
         'the maximum number of runs of each concurrency key in progress, if `Concurrency` is that of all keys together',
     }),
+    Targets: z
+      .array(
+        z.object({
+          Name: z.string(),
+          Shared: z.boolean().meta({ description: 'several processes may count their calls here' }),
+          PerSecond: z.number().nullable(),
+          Concurrent: z.int().nullable(),
+        }),
+      )
+      .optional()
+      .meta({ description: 'the targets with limits; absent if there are none' }),
     StepTimeoutSeconds: z.number(),
     Version: z.string().nullable().meta({
       description: 'the version with which runs begin now; null if the process has none',
@@ -119,6 +130,22 @@ function concurrencyView(concurrency: ProcessDefinition['concurrency']) {
     : { Concurrency: total, ConcurrencyByKey: false, ConcurrencyPerKey: limit }
 }
 
+function targetsView({ bound }: ProcessDefinition) {
+  const Targets = [...(bound?.targets ?? [])].flatMap(([name, { limits, shared }]) =>
+    limits === null
+      ? []
+      : [
+          {
+            Name: shared ?? name,
+            Shared: shared !== null,
+            PerSecond: limits.intervalMs === 0 ? null : 1_000 / limits.intervalMs,
+            Concurrent: limits.concurrent,
+          },
+        ],
+  )
+  return Targets.length === 0 ? {} : { Targets }
+}
+
 export interface ProcessRouteDeps {
   readonly runActions: RunActions
   readonly source: TransactionSource
@@ -162,6 +189,7 @@ export function processRoutes({
       },
       Dispatch: definition.dispatch,
       ...concurrencyView(definition.concurrency),
+      ...targetsView(definition),
       StepTimeoutSeconds: definition.limits.timeoutMs / 1_000,
       Version: definition.version,
       DeadlineSeconds: definition.deadlineMs === null ? null : definition.deadlineMs / 1_000,

@@ -353,6 +353,32 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       )
     })
 
+    it('a start message with Priority starts a run with this priority, and so does a line of a bulk request', async () => {
+      const host = await start()
+      await send(host, { TransactionID: 'message', InitialData: 1, Priority: 'high' })
+      const lines = [
+        { TransactionID: 'line', InitialData: 1, Priority: 'high' },
+        { TransactionID: 'normal', InitialData: 1 },
+        { TransactionID: 'wrong', InitialData: 1, Priority: 'urgent' },
+      ]
+      const response = await host.call('/processes/Sale/transactions/bulk', {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify(lines),
+      })
+      expect(await response.json()).toMatchObject({
+        results: [{ outcome: 'queued' }, { outcome: 'queued' }, { outcome: 'invalid' }],
+      })
+      await eventually(async () => {
+        const found = await host.call('/processes/Sale/transactions?priority=high')
+        const { items } = (await found.json()) as {
+          readonly items: readonly { readonly TransactionID: string }[]
+        }
+        const ids = items.map(({ TransactionID }) => TransactionID)
+        expect(ids.toSorted((a, b) => (a < b ? -1 : 1))).toEqual(['line', 'message'])
+      })
+    })
+
     it('a start message with NotBefore starts a delayed run, like an HTTP request with NotBefore', async () => {
       const host = await start()
       await send(host, { TransactionID: 'later', InitialData: 1, NotBefore: 3_600 })

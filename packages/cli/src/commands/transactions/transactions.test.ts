@@ -127,7 +127,7 @@ describe('the command `transactions list`', () => {
   it('`transactions list` sends its filters to the coordinator', async () => {
     const args =
       `--process OrderProcess --status failed,waiting --class http_503 --class http_429 --step csv --definition-version 3 --realm 77 ` +
-      `--waiting-for ACC-1 --tag order=A:7 --id-prefix inv- --in-doubt --since ${AT} --from ${AT} --until ${AT} ` +
+      `--waiting-for ACC-1 --priority high --tag order=A:7 --id-prefix inv- --in-doubt --since ${AT} --from ${AT} --until ${AT} ` +
       `--order updated --cursor 3`
     expect((await cli('list', ...args.split(' '))).code).toBe(0)
     expect(routes()).toEqual([`GET ${AT_PATH}`])
@@ -141,6 +141,7 @@ describe('the command `transactions list`', () => {
         ['version', '3'],
         ['realm', '77'],
         ['waitingFor', 'ACC-1'],
+        ['priority', 'high'],
         ['inDoubt', 'true'],
         ['idPrefix', 'inv-'],
         ['tag', 'order:A:7'],
@@ -288,6 +289,8 @@ describe('commands that change a transaction', () => {
     expect(service.requests.at(-1)?.body).toMatchObject({ NotBefore: 90 })
     await cli('queue', '9', '--not-before', '2026-12-01T02:00:00-05:00')
     expect(service.requests.at(-1)?.body).toMatchObject({ NotBefore: '2026-12-01T02:00:00-05:00' })
+    await cli('queue', '9', '--priority', 'high')
+    expect(service.requests.at(-1)?.body).toMatchObject({ Priority: 'high' })
     await cli('queue', '9', '--debounce', 'inv-9', '--debounce-seconds', '30')
     expect(service.requests.at(-1)?.body).toMatchObject({ Debounce: { Key: 'inv-9', Seconds: 30 } })
     const longer = ['--debounce-seconds', '30', '--debounce-max-seconds', '60']
@@ -398,6 +401,7 @@ describe('commands that change a transaction', () => {
     [['queue', '9', '10'], "Unexpected argument '10'"],
     [['queue', '9', '--data', 'text'], '--data is not JSON'],
     [['queue', '9', '--realm', 'a b'], '--realm must be'],
+    [['queue', '9', '--priority', 'urgent'], '--priority must be'],
     [['queue', '9', '--not-before', 'tomorrow'], '--not-before must be'],
     [['queue', '9', '--debounce', 'a'], '--debounce and --debounce-seconds belong together'],
     [['queue', '9', '--debounce-max-seconds', '9'], '--debounce and --debounce-seconds belong'],
