@@ -74,7 +74,9 @@ export function createDecisionLinks(deps: DecisionLinksDeps): DecisionLinks {
     addressOf({ Process, TransactionID: id, ReplayID: replay, event, person, expiresAt }) {
       if (keys === null) throw new Error('the key of the decision links has not been read')
       const text = JSON.stringify([Process, id, replay, event, person, expiresAt])
-      return `${deps.baseUrl()}${DECISIONS_PATH}/${keys.seal(text, LINK_PLACE)}`
+      // The same link has the same address, because the nonce of a seal with labels is computed from what is sealed. So a step
+      // that is repeated sends the same text with the same idempotency key.
+      return `${deps.baseUrl()}${DECISIONS_PATH}/${keys.sealWithLabels(text, LINK_PLACE, '')}`
     },
     async read(token) {
       if (token.length > MAX_TOKEN_LENGTH) return null

@@ -87,12 +87,17 @@ export const hasDecisions = (definition: ProcessDefinition): boolean =>
 const noDecision = (definition: ProcessDefinition, event: string): string =>
   `${definition.name} has no event ${event} with ask${namesInstead(event, decisionsOf(definition), 'events with ask')}`
 
-/** Returns `step.linkTo` for the steps of a run. It throws a TypeError if no person can decide with such a link. */
+/**
+ * Returns `step.linkTo` for a step of a run. It throws a TypeError if no person can decide with such a link. The validity of
+ * an address counts from the first attempt of the step, `beganAt` (epoch ms), so that all attempts get the same address;
+ * if it would be over, it counts from now.
+ */
 export const linksOfRun =
   (
     links: Pick<DecisionLinks, 'addressOf'>,
     definition: ProcessDefinition,
     run: RunKey,
+    beganAt: number,
     now: () => number,
   ) =>
   (event: string, options: LinkOptions): string => {
@@ -104,7 +109,9 @@ export const linksOfRun =
       throw new TypeError('linkTo expects for: a name or an e-mail address of a person')
     if (expiresInSeconds !== undefined && !(expiresInSeconds > 0))
       throw new TypeError('linkTo expects expiresInSeconds to be more than 0')
-    const expiresAt = expiryOf(expiresInSeconds, settings.timeoutMs, now())
+    const fromFirst = expiryOf(expiresInSeconds, settings.timeoutMs, beganAt)
+    const expiresAt =
+      fromFirst > now() ? fromFirst : expiryOf(expiresInSeconds, settings.timeoutMs, now())
     return links.addressOf({ ...runKey(run), event, person, expiresAt })
   }
 

@@ -29,7 +29,7 @@ import type { Gateway } from '../step/step-request.ts'
 import type { ProcessSettings } from '../step/step.ts'
 import { StepAbort } from '../step/step-abort.ts'
 import { createTargetLimiter, type WaitForClock } from '../step/target-limiter.ts'
-import type { FinishedItem } from '../run/item.ts'
+import type { Attempt, FinishedItem } from '../run/item.ts'
 import type { Json } from '../run/json-normalization.ts'
 import { type RunKey, runKey } from '../run/run.ts'
 import type { RecordedPage } from '../run/families.ts'
@@ -49,6 +49,7 @@ export interface ClaimedStepDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly source: Pick<
     TransactionSource,
+    | 'get'
     | 'record'
     | 'recordChildren'
     | 'recordUndoOfChildren'
@@ -256,6 +257,19 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     if (moved !== ABORTED) for (const next of moved) await publisher.publishStep(next)
   }
 
+  /** Returns when the first attempt of the step began, since the run was queued or resumed, in epoch ms. */
+  async function firstAttemptAt({ run, lease }: Claim): Promise<number> {
+    const { Process, TransactionID, ReplayID, StepName, Attempt: number, InDoubt } = run
+    const startedAt = Date.parse(lease.startedAt)
+    if (number <= 1 && !InDoubt) return startedAt
+    const read = () => source.get(Process, TransactionID, ReplayID, { bodies: false })
+    const found = await retryStore(read, deps.cutOff)
+    if (found === ABORTED || found === null) return startedAt
+    const isFirst = (one: Attempt): boolean => one.StepName === StepName && one.Attempt === 1
+    const first = found.attempts.findLast(isFirst)
+    return first === undefined ? startedAt : Date.parse(first.StartedAt)
+  }
+
   /** Runs the step function. Returns `null` if the lease was lost, because then no outcome can be recorded. */
   async function attempt(
     definition: ProcessDefinition,
@@ -302,7 +316,9 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     if (!gate.isOpen(definition)) abort.blockNewCalls()
     try {
       // `linkTo` returns an address at once, so the key is read before.
-      if (hasDecisions(definition)) await retryStore(() => deps.decisionLinks.ready(), deps.cutOff)
+      const mayLink = hasDecisions(definition)
+      if (mayLink) await retryStore(() => deps.decisionLinks.ready(), deps.cutOff)
+      const beganAt = mayLink ? await firstAttemptAt(claim) : 0
       const stepDeps: StepDeps = {
         call: deps.call,
         files: deps.files,
@@ -324,7 +340,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
         },
         closingDates: deps.closingDates,
         stepBooks: deps.stepBooks,
-        linkTo: linksOfRun(deps.decisionLinks, definition, run, now),
+        linkTo: linksOfRun(deps.decisionLinks, definition, run, beganAt, now),
         children: (place) => readChildren(source, run, place),
         abort,
         isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
