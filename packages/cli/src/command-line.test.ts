@@ -75,7 +75,7 @@ describe('invalid arguments of the command line', () => {
     [[], 'A command is needed'],
     [
       ['nonsense'],
-      "There is no command 'nonsense'; there are: credentials, transactions, operations, erasures, dead-letters, processes, companies, schedules, console, entries, actions, audit, keys, changes, usage, doctor",
+      "There is no command 'nonsense'; there are: credentials, transactions, operations, erasures, dead-letters, processes, companies, schedules, books, console, entries, actions, audit, keys, changes, usage, doctor",
     ],
     [['transaction', 'list'], "Did you mean 'transactions'?"],
     [['docter'], "Did you mean 'doctor'?"],

@@ -12,6 +12,7 @@ import {
   showDeadLetter,
 } from './commands/dead-letters.ts'
 import { doctor } from './commands/doctor.ts'
+import { checkBooks } from './commands/books.ts'
 import { changes } from './commands/changes.ts'
 import { listPausedCompanies, pauseCompany, resumeCompany } from './commands/companies.ts'
 import { startErasure } from './commands/erasures.ts'
@@ -175,6 +176,14 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
     },
   ],
   [
+    'books',
+    {
+      title: 'The books of a company',
+      commands: new Map([['check', checkBooks]]),
+      examples: ['books check --realm 9341453908059889 --month 2026-10'],
+    },
+  ],
+  [
     'console',
     {
       title: 'The web console: how persons sign in',
@@ -246,7 +255,8 @@ const PROGRAM = 'integration-host'
 /** The help that all commands have in common. */
 export const COMMON_HELP = `Options of all commands on an installation; keys, doctor and verify-provider have no --url:
   --url URL    the address of the service: of token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217), and for
-               transactions, operations, erasures, dead-letters, processes, schedules, changes, entries and actions
+               transactions, operations, erasures, dead-letters, processes, schedules, books, changes,
+               entries and actions
                of the coordinator
                (COORDINATOR_URL, default http://127.0.0.1:7219), for usage of the gateway
                (GATEWAY_URL, default http://127.0.0.1:7218), for console sign-in of the console

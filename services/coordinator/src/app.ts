@@ -19,6 +19,7 @@ import {
 } from './decision/decision-routes.ts'
 import { MAX_BULK_BYTES } from './routes/contracts.ts'
 import { MAX_TRANSACTION_BYTES } from './run/queueable.ts'
+import { type CheckBooksRouteDeps, checkBooksRoutes } from './entry/check-books-routes.ts'
 import { type EntryRouteDeps, entryRoutes } from './entry/entry-routes.ts'
 import { type ErasureRouteDeps, erasureRoutes } from './erasure/erasure-routes.ts'
 import { type EventRouteDeps, eventRoutes } from './events/events-routes.ts'
@@ -45,6 +46,7 @@ export interface AppDeps
     SummaryRouteDeps,
     IntegrityRouteDeps,
     EntryRouteDeps,
+    CheckBooksRouteDeps,
     ErasureRouteDeps,
     EventRouteDeps,
     ExportRouteDeps,
@@ -91,6 +93,7 @@ export const createApp = (deps: AppDeps) =>
       app.route('/keys', keyOperationRoutes(deps))
       app.route('/schedules', scheduleRoutes(deps))
       app.route('/realms', changesRoutes(deps))
+      app.route('/realms', checkBooksRoutes(deps))
       app.route('/realms', companyPauseRoutes(deps))
       app.route('/processes', summaryRoutes(deps))
       app.route('/actions', actionRoutes(deps))

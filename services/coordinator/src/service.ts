@@ -1,4 +1,5 @@
 import { hostname } from 'node:os'
+import { entriesQueue } from '@integration-host/shared/contracts/entry-event'
 import { openAccessKeys } from '@integration-host/shared/access/key-file'
 import {
   chooseProxy,
@@ -52,6 +53,7 @@ import { startHousekeeping } from './housekeeping.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
 import { watchedKeysOf } from './step/change-place.ts'
 import { routingKeysOf } from './step/change-trigger.ts'
+import { entryKeysOf } from './step/entry-trigger.ts'
 import {
   bindSettings,
   hasEvents,
@@ -216,8 +218,10 @@ export async function startCoordinator(
     // bindings that earlier coordinators declared, and the intake (change-intake.ts) adds and removes bindings. On any
     // other bus, the queue is new. Its bindings are declared here, because an event that arrives before the first check
     // of the intake would otherwise be lost.
-    const { name, on } = definition
+    const { name, on, entryOn } = definition
     if (bus.isDurable) return
+    if (entryOn.length > 0)
+      await bus.declare(changesTopology(entriesQueue(name), name, entryKeysOf(entryOn)))
     if (on.length > 0) await bus.declare(changesTopology(onQueue(name), name, routingKeysOf(on)))
     const watched = watchedKeysOf(definition)
     if (watched.length > 0) await bus.declare(changesTopology(changesQueue(name), name, watched))

@@ -2,6 +2,7 @@
  * Creates and connects the parts that start runs without a request to the HTTP API: schedules, messages, the provider's
  * events, and the change feed.
  */
+import { entriesQueue } from '@integration-host/shared/contracts/entry-event'
 import { changesQueue } from '@integration-host/shared/contracts/provider-event'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { hasCode } from '@integration-host/shared/errors'
@@ -30,6 +31,7 @@ import type { PauseStore } from './run/pause.ts'
 import type { TransactionSource } from './run/transaction-source.ts'
 import { startChangeIntake } from './change/change-intake.ts'
 import { CHANGE_LOOK, type Looks } from './change/look.ts'
+import { startEntryIntake } from './entry/entry-intake.ts'
 import { startLookIntake } from './change/look-intake.ts'
 import type { PausedNames } from './worker/gate.ts'
 import type { RunActions } from './worker/run-actions.ts'
@@ -206,7 +208,15 @@ export function startTriggers(deps: TriggersDeps): Triggers {
       looks: deps.looks,
     }),
   )
-  const intakes = [starts, signals, changes, looks]
+  const entries = stack.use(
+    startEntryIntake({
+      ...intake,
+      subscriptions: deps.subscriptions,
+      queue: createChangeQueue(bus, deps.owner, entriesQueue),
+      processes,
+    }),
+  )
+  const intakes = [starts, signals, changes, looks, entries]
   return {
     schedules,
     setPaused(paused) {

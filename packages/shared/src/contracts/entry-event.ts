@@ -7,6 +7,9 @@ import { ReplayID, TransactionID } from './transaction.ts'
 export const entryEventKinds = ['changed', 'deleted', 'missing'] as const
 export type EntryEventKind = (typeof entryEventKinds)[number]
 
+/** Returns the name of the queue whose events start runs of a business process, such as `entries.InvoiceExport`. */
+export const entriesQueue = (process: string): string => `entries.${process}`
+
 /**
  * The body of the event that an object, which a run has written to the books of a company, was changed by somebody else or
  * is gone. It contains names and ids only, and no business data.

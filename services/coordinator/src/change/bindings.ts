@@ -18,12 +18,14 @@ export interface BindingsDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   /** Returns the routing keys to which a process subscribes. */
   readonly keysOf: (process: ProcessDefinition) => readonly string[]
+  /** All routing keys of which there may be bindings. Default: those of all changes at the provider. */
+  readonly allKeys?: readonly string[]
   /** Returns the name under which the subscriptions of a process are stored. */
   readonly storedAs: (process: string) => string
 }
 
 export function createBindings(deps: BindingsDeps) {
-  const { subscriptions, queue, processes, keysOf, storedAs } = deps
+  const { subscriptions, queue, processes, keysOf, storedAs, allKeys = providerRoutingKeys } = deps
   /** For each process with a queue: the routing keys to which at least one replica subscribes. */
   const wanted = new Map<string, ReadonlySet<string>>()
   /** For each process: the routing keys whose bindings this replica has removed. */
@@ -42,7 +44,7 @@ export function createBindings(deps: BindingsDeps) {
     declared.set(name, text)
     const removed = unbound.get(name) ?? new Set()
     for (const key of kept) removed.delete(key)
-    const superfluous = providerRoutingKeys.filter((key) => !kept.has(key) && !removed.has(key))
+    const superfluous = allKeys.filter((key) => !kept.has(key) && !removed.has(key))
     if (superfluous.length > 0)
       await queue.unbind(name, superfluous).then(
         () => superfluous.forEach((key) => removed.add(key)),

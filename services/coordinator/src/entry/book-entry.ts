@@ -52,11 +52,12 @@ export interface Entries {
    */
   checkEntries(checks: readonly EntryCheck[]): Promise<void>
   /**
-   * Counts the objects of a company by state whose newest entry was recorded in a period; ISO 8601 times, `until` exclusive.
+   * Counts the objects of a company, whose newest entry was recorded in a period, by state and entity. The times are ISO
+   * 8601, `until` is exclusive.
    */
-  countEntries(realm: string, since: string, until: string): Promise<EntryCounts>
+  countEntries(realm: string, since: string, until: string): Promise<readonly EntryCount[]>
   /** Counts, by state and entity, the objects that were found `checkedSinceMs` ago or later in a state that people should see. */
-  foundEntries(checkedSinceMs: number): Promise<readonly FoundEntries[]>
+  foundEntries(checkedSinceMs: number): Promise<readonly EntryCount[]>
   /** Deletes the entries and the marks of a company. Resolves with their number. */
   eraseEntries(realm: string): Promise<number>
   /**
@@ -66,9 +67,8 @@ export interface Entries {
   purgeEntries(olderThanMs: number, limit: number): Promise<number>
 }
 
-export type EntryCounts = Readonly<Partial<Record<EntryState, number>>>
-
-export interface FoundEntries {
+/** A number of objects. */
+export interface EntryCount {
   readonly State: string
   readonly Entity: string
   readonly Count: number

@@ -203,11 +203,11 @@ export function proveEntriesContract(name: string, open: () => Promise<MovableSo
       await write('3', { id: '131', realm: '43' })
       await proof().compare('42', [seen({}, true)], now)
       const iso = (ms: number) => new Date(ms).toISOString()
-      expect(await source.countEntries('42', iso(at), iso(at + MINUTE))).toEqual({
-        Deleted: 1,
-        Recorded: 1,
-      })
-      expect(await source.countEntries('42', iso(at - MINUTE), iso(at))).toEqual({})
+      expect(await source.countEntries('42', iso(at), iso(at + MINUTE))).toEqual([
+        { State: 'Deleted', Entity: 'Invoice', Count: 1 },
+        { State: 'Recorded', Entity: 'Invoice', Count: 1 },
+      ])
+      expect(await source.countEntries('42', iso(at - MINUTE), iso(at))).toEqual([])
       expect(await source.foundEntries(86_400_000)).toEqual([
         { State: 'Deleted', Entity: 'Invoice', Count: 1 },
       ])

@@ -6,6 +6,7 @@
 export { z } from 'zod'
 export type { Ask, AskOptions } from './ask.ts'
 export { type ChangeTrigger, ProviderChange } from './change-trigger.ts'
+export { EntryChange, type EntryTrigger } from './entry-trigger.ts'
 export { defineProcess } from './define-process.ts'
 export type { ProcessDefinition } from './definition.ts'
 export type { BookObject, ChangeOptions } from './change-place.ts'

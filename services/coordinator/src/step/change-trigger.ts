@@ -11,6 +11,7 @@ import {
 } from '@integration-host/shared/contracts/provider-event'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
+import { isEntryTrigger } from './entry-trigger.ts'
 import { requireMembers } from './definition-checks.ts'
 
 /**
@@ -61,7 +62,7 @@ const MEMBERS = new Set<string>([
 const OPERATIONS: ReadonlySet<unknown> = new Set(providerOperations)
 
 /**
- * Returns the entries of `on` after checking them.
+ * Returns the entries of `on` that are about changes at the provider, after checking them.
  *
  * @throws {TypeError} for an unknown provider, entity, operation or member, and for a change that two entries name.
  */
@@ -70,6 +71,7 @@ export function triggersOf(process: string, on: unknown): readonly ChangeTrigger
   if (!Array.isArray(on)) throw new TypeError(`on of ${process} must be an array`)
   const seen = new Set<string>()
   for (const [index, entry] of (on as readonly unknown[]).entries()) {
+    if (isEntryTrigger(entry)) continue
     const what = `on[${index}] of ${process}`
     if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
       throw new TypeError(`${what} must be an object with provider, entity and operations`)
@@ -101,7 +103,7 @@ export function triggersOf(process: string, on: unknown): readonly ChangeTrigger
       seen.add(change)
     }
   }
-  return on as readonly ChangeTrigger[]
+  return (on as readonly ChangeTrigger[]).filter((entry) => !isEntryTrigger(entry))
 }
 
 const MAX_DEBOUNCE_SECONDS = 86_400

@@ -1,6 +1,7 @@
 import { StepName } from '@integration-host/shared/contracts/step-message'
 import type { z } from 'zod'
 import { schedulesOf } from '../schedule/schedule.ts'
+import { entryTriggersOf } from './entry-trigger.ts'
 import { triggersOf } from './change-trigger.ts'
 import { concurrencyOf } from '../run/concurrency.ts'
 import { changeStep } from './change-place.ts'
@@ -178,6 +179,7 @@ function definitionOf(
     concurrency,
     schedules: schedulesOf(name, options.schedules, { input, concurrency }),
     on: triggersOf(name, options.on),
+    entryOn: entryTriggersOf(name, options.on),
     retention,
     // The cast hides that the function reads the settings of the process, which `bindSettings` sets later.
     files: files as RunFiles,

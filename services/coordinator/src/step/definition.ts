@@ -3,6 +3,7 @@ import type { Schedule } from '../schedule/schedule.ts'
 import type { Run } from '../run/run.ts'
 import type { Claim, ProcessOutline } from '../run/transaction-source.ts'
 import type { ChangeTrigger } from './change-trigger.ts'
+import type { EntryTrigger } from './entry-trigger.ts'
 import type { Concurrency } from '../run/concurrency.ts'
 import type { ProcessRetention, RunFiles } from './process-options.ts'
 import type { StepOutcome } from '../run/progress.ts'
@@ -31,6 +32,8 @@ export interface ProcessDefinition {
   readonly concurrency: Concurrency | null
   /** Which changes in the books of a company start a run. @internal */
   readonly on: readonly ChangeTrigger[]
+  /** Which changes of objects that runs have written start a run. @internal */
+  readonly entryOn: readonly EntryTrigger[]
   /** @internal */
   readonly schedules: readonly Schedule[]
   /** @internal */

@@ -3,6 +3,7 @@ import type { z } from 'zod'
 import type { ScheduleOptions } from '../schedule/schedule.ts'
 import type { ChangeTrigger } from './change-trigger.ts'
 import type { ConcurrencyLimits } from '../run/concurrency.ts'
+import type { EntryTrigger } from './entry-trigger.ts'
 import type { Json } from '../run/json-normalization.ts'
 import type { RetryPolicy } from '../run/retry-policy.ts'
 import type { SettingSchemas, SettingValues, StepSettings } from './settings.ts'
@@ -28,9 +29,10 @@ export interface ProcessOptions<
   readonly settings?: Schemas
   /**
    * Lists which changes in the books of a company start a run. The initial data of the run is a `ProviderChange`, its
-   * `Realm` is the company, and its `TransactionID` is the id of the change, which is the same for every delivery.
+   * `Realm` is the company, and its `TransactionID` is the id of the change, which is the same for every delivery. An entry with
+   * the member `entry` is about objects that runs have written (`EntryTrigger`, `EntryChange`).
    */
-  readonly on?: readonly ChangeTrigger[]
+  readonly on?: readonly (ChangeTrigger | EntryTrigger)[]
   /** The services that steps call by name, or a function that returns them and gets the values of the settings. */
   readonly targets?: Named | ((settings: SettingValues<Schemas>) => Named)
   /**

@@ -1,5 +1,6 @@
 import {
   type Entries,
+  type EntryCount,
   ENTRIES,
   type EntryRow,
   erasedEntry,
@@ -55,6 +56,16 @@ export const erasedEntries = (records: RecordTables, run: RunKey): RecordChange[
 
 const allOf = (records: RecordTables): EntryRow[] =>
   records.rows(ENTRIES.table).map(([, row]) => row as EntryRow)
+
+/** Counts entries by state and entity, in this order. */
+const countsOf = (entries: readonly EntryRow[]): EntryCount[] =>
+  [...Map.groupBy(entries, ({ State, Entity }) => `${State} ${Entity}`)]
+    .toSorted(([one], [other]) => (one < other ? -1 : 1))
+    .flatMap(([, [first, ...others]]) =>
+      first === undefined
+        ? []
+        : [{ State: first.State, Entity: first.Entity, Count: others.length + 1 }],
+    )
 
 export function createMemoryEntries(
   { records, commit }: Pick<MemoryStore, 'records' | 'commit'>,
@@ -118,21 +129,14 @@ export function createMemoryEntries(
         const at = Date.parse(RecordedAt)
         return at >= from && at < to
       })
-      const states = Map.groupBy(found, ({ State }) => State)
-      return Object.fromEntries([...states].map(([state, entries]) => [state, entries.length]))
+      return countsOf(found)
     },
     async foundEntries(checkedSinceMs) {
       const found = allOf(records).filter(
         ({ State, CheckedAt }) =>
           isOutside(State) && CheckedAt !== null && Date.parse(CheckedAt) >= now() - checkedSinceMs,
       )
-      const groups = Map.groupBy(found, ({ State, Entity }) => `${State} ${Entity}`)
-      return [...groups.values()].flatMap((entries) => {
-        const [first] = entries
-        return first === undefined
-          ? []
-          : [{ State: first.State, Entity: first.Entity, Count: entries.length }]
-      })
+      return countsOf(found)
     },
     eraseEntries: (realm) => remove(({ Realm }) => Realm === realm),
     purgeEntries: (olderThanMs, limit) =>

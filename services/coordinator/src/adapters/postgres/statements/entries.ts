@@ -1,11 +1,9 @@
 import type postgres from 'postgres'
-import type { EntryState } from '@integration-host/shared/contracts/book-entry'
 import type {
   BookObjectId,
   EntryCheck,
-  EntryCounts,
+  EntryCount,
   EntryRow,
-  FoundEntries,
   NewEntry,
 } from '../../../entry/book-entry.ts'
 import { isRunOf } from '../predicates.ts'
@@ -116,23 +114,21 @@ export async function checkEntries(
     from given c join locked using ("EntryID") where b."EntryID" = c."EntryID"`
 }
 
-export async function countEntries(
+export const countEntries = (
   sql: postgres.Sql,
   realm: string,
   since: string,
   until: string,
-): Promise<EntryCounts> {
-  const rows = await sql<{ state: EntryState; count: number }[]>`
-    select "State" as state, count(*)::int as count from "Book_Entry"
-    where "Realm" = ${realm} and "RecordedAt" >= ${since}::timestamptz
-      and "RecordedAt" < ${until}::timestamptz and "State" <> 'Superseded' group by 1`
-  return Object.fromEntries(rows.map(({ state, count }) => [state, count]))
-}
+): Promise<readonly EntryCount[]> => sql<EntryCount[]>`
+  select "State", "Entity", count(*)::int as "Count" from "Book_Entry"
+  where "Realm" = ${realm} and "RecordedAt" >= ${since}::timestamptz
+    and "RecordedAt" < ${until}::timestamptz and "State" <> 'Superseded'
+  group by 1, 2 order by 1, 2`
 
 export const foundEntries = (
   sql: postgres.Sql,
   checkedSinceMs: number,
-): Promise<readonly FoundEntries[]> => sql<FoundEntries[]>`
+): Promise<readonly EntryCount[]> => sql<EntryCount[]>`
   select "State", "Entity", count(*)::int as "Count" from "Book_Entry"
   where "State" in ('ChangedOutside', 'Voided', 'Deleted', 'Missing')
     and "CheckedAt" >= now() - ${checkedSinceMs} * interval '1 ms'

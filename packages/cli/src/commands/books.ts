@@ -1,0 +1,65 @@
+/** The command `books check`: whether the books of a company are ready to be closed for a period. */
+import { BooksView } from '@integration-host/shared/contracts/books'
+import { Realm } from '@integration-host/shared/contracts/realm'
+import { type Command, expectNone, parse } from '../command.ts'
+import { exitCodes, UsageError } from '../exit-code.ts'
+import { openCoordinator } from '../service-api.ts'
+import { print } from '../terminal.ts'
+
+export const checkBooks: Command = {
+  summary: 'check whether the books of a company are ready to be closed',
+  usage: '--realm REALM (--month YYYY-MM | --since TIME [--until TIME])',
+  help: `Prints one sentence: which runs of the period are unfinished, failed or in doubt, and which objects that runs have written
+are not verified yet, were changed, voided or deleted by somebody else, or are missing. The period is in UTC.
+Exit code 0: ready to close, 1: not ready.
+
+  --realm REALM   the company
+  --month YYYY-MM the period is this month
+  --since TIME    or it begins here, such as 2026-10-01T00:00:00-04:00
+  --until TIME    and ends before this; default: now
+
+Examples:
+  integration-host books check --realm 9341453908059889 --month 2026-10
+  integration-host books check --realm 9341453908059889 --month 2026-10 --json | jq .Entries`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      realm: { type: 'string' },
+      month: { type: 'string' },
+      since: { type: 'string' },
+      until: { type: 'string' },
+    })
+    expectNone(positionals)
+    const { realm = '' } = values
+    if (!Realm.safeParse(realm).success) throw new UsageError('--realm REALM is needed')
+    const period = periodOf(values)
+    const view = await openCoordinator(values.url, terminal).get(
+      `/realms/${encodeURIComponent(realm)}/books?${new URLSearchParams(period).toString()}`,
+      BooksView,
+    )
+    await print(terminal, values.json ? JSON.stringify(view) : `${realm}: ${view.Sentence}`)
+    return view.Ready ? exitCodes.ok : exitCodes.failed
+  },
+}
+
+interface Period {
+  readonly month?: string | undefined
+  readonly since?: string | undefined
+  readonly until?: string | undefined
+}
+
+/** @throws {UsageError} the options do not name one period. */
+function periodOf({ month, since, until }: Period): Record<string, string> {
+  if (month === undefined) {
+    if (since === undefined) throw new UsageError('--month YYYY-MM or --since TIME is needed')
+    return { since, ...(until !== undefined && { until }) }
+  }
+  if (since !== undefined || until !== undefined)
+    throw new UsageError('Either --month or --since and --until')
+  const [, year, number] = /^(\d{4})-(0[1-9]|1[0-2])$/.exec(month) ?? []
+  if (year === undefined || year === '0000' || number === undefined)
+    throw new UsageError('--month must be YYYY-MM, such as 2026-10')
+  const begin = new Date(`${month}-01T00:00:00Z`)
+  const end = new Date(begin)
+  end.setUTCMonth(begin.getUTCMonth() + 1)
+  return { since: begin.toISOString(), until: end.toISOString() }
+}
