@@ -213,7 +213,19 @@ export function eventsContract(name: string, open: () => Promise<MovableSource>)
       expect(await signal(approval, '2')).toMatchObject({
         isAccepted: false,
         run: { Status: 'Cancelled' },
-        item: { Status: 'Waiting' },
+        item: { Status: 'Cancelled', FinishedAt: expect.any(String) },
+      })
+      const waitsAgain = await source.resume(outline, '2', null, anAct)
+      await record(await claim(waitsAgain), parked)
+      expect((await read('2')).item).toMatchObject({ Status: 'Waiting', FinishedAt: null })
+    })
+
+    it('the place of a run that fails while it waits has failed with it', async () => {
+      const run = await waiting()
+      await source.failRun(run, run.Version, 'object_deleted', 'gone', 'report')
+      expect(await read()).toMatchObject({
+        run: { Status: 'Undoing' },
+        item: { Status: 'Failed', Error: 'object_deleted' },
       })
     })
 

@@ -341,8 +341,11 @@ class Model {
         if (run === undefined) return
         const isAllowed = !isOver(run.status)
         await this.#expectDone(source.cancel(name, run.id, run.replay, anAct), isAllowed)
-        if (isAllowed)
-          this.#move(run, { status: run.status === 'Undoing' ? 'UndoFailed' : 'Cancelled' })
+        if (isAllowed) {
+          const isUndone = run.status === 'Undoing'
+          this.#endWait(run, isUndone ? 'Failed' : 'Cancelled')
+          this.#move(run, { status: isUndone ? 'UndoFailed' : 'Cancelled' })
+        }
         break
       }
       case 'resume': {
@@ -393,8 +396,10 @@ class Model {
         const isAllowed = happening.behind === 0 && !isOver(run.status) && !this.#isLeased(run)
         const refused = await source.failRun(this.#key(run), version, 'unfit', 'why')
         expect(refused !== null).toBe(isAllowed)
-        if (isAllowed)
+        if (isAllowed) {
+          this.#endWait(run, 'Failed')
           this.#move(run, { status: run.status === 'Undoing' ? 'UndoFailed' : 'Failed' })
+        }
         break
       }
       case 'pause':
@@ -570,6 +575,11 @@ class Model {
     status !== 'Undoing' || hasEffect(items.get(step))
 
   /** Applies a transition to the model of a run. Every transition adds 1 to the version and ends the lease. */
+  /** The item at which a run has waited ends with the run. */
+  #endWait(run: ModelRun, status: string): void {
+    for (const [step, item] of run.items) if (item === 'Waiting') run.items.set(step, status)
+  }
+
   #move(run: ModelRun, change: Partial<ModelRun>): void {
     const isInDoubt = run.isInDoubt || (run.lease !== null && this.#leavesDoubt(run))
     Object.assign(run, { isLost: false, waits: false }, change, {

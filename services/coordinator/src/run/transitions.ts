@@ -497,6 +497,20 @@ export function recovered(stored: StoredRun, times: Times): StoredRun | null {
   return { ...next(stored, later, times, delayMs + times.sweepMs), attempts }
 }
 
+/** Returns a run that was cancelled or has failed, without a waiting item: the item has ended with the run. */
+function withoutWait(stored: StoredRun): StoredRun {
+  const { Status: status, ErrorClass, UpdatedAt: FinishedAt } = stored.header
+  const end = status === 'Cancelled' ? { Status: status } : { Status: 'Failed', Error: ErrorClass }
+  return stored.items.some(({ Status }) => Status === 'Waiting')
+    ? {
+        ...stored,
+        items: stored.items.map((item) =>
+          item.Status === 'Waiting' ? ({ ...item, ...end, FinishedAt } as Item) : item,
+        ),
+      }
+    : stored
+}
+
 /**
  * Fails a run that can never continue, or begins its undo at the step `undoAt`. Returns `null` if the run has changed since
  * `version`, has ended, or has a live lease.
@@ -522,10 +536,10 @@ export function failed(
   const isOtherInDoubt = StepName !== undoAt && (stored.header.InDoubt || leavesDoubt(stored))
   if (undoAt !== undefined && !isOtherInDoubt) {
     const reason = Status === 'Undoing' ? {} : failure
-    return next(stored, { ...undoing(times.now), ...reason, StepName: undoAt }, times)
+    return withoutWait(next(stored, { ...undoing(times.now), ...reason, StepName: undoAt }, times))
   }
   const status = undoAt === undefined ? failedStatus(stored.header) : 'UndoFailed'
-  return next(stored, { ...ended(times.now), ...failure, Status: status }, times)
+  return withoutWait(next(stored, { ...ended(times.now), ...failure, Status: status }, times))
 }
 
 /**
@@ -541,9 +555,11 @@ export function pastDeadline(
   if (isOver(header.Status) || lease !== null || !isPastDeadline(header, times.now)) return null
   const before = header.LastError === null ? '' : `${LAST_ERROR}${header.LastError}`
   const failure = { ErrorClass: DEADLINE_EXCEEDED, LastError: `${PAST_DEADLINE}${before}` }
-  return undoneProcesses.includes(header.Process)
-    ? next(stored, { ...undoing(times.now), ...failure }, times)
-    : next(stored, { ...ended(times.now), ...failure, Status: 'Failed' }, times)
+  return withoutWait(
+    undoneProcesses.includes(header.Process)
+      ? next(stored, { ...undoing(times.now), ...failure }, times)
+      : next(stored, { ...ended(times.now), ...failure, Status: 'Failed' }, times),
+  )
 }
 
 /** The members of a run whose undo is due. The reason of the undo is kept as its last error. */
@@ -588,7 +604,7 @@ export function cancelled(stored: StoredRun, times: Times): StoredRun {
     stored.header.Status === 'Undoing'
       ? ({ Status: 'UndoFailed', ErrorClass: UNDO_CANCELLED, LastError: null } as const)
       : ({ Status: 'Cancelled' } as const)
-  return next(stored, { ...ended(times.now), ...change }, times)
+  return withoutWait(next(stored, { ...ended(times.now), ...change }, times))
 }
 
 /** Returns an ended run without its data. The version does not change, because erasing is not a transition. */

@@ -6,6 +6,7 @@ import { UNDO_CANCELLED } from '../../../run/transitions.ts'
 import { isActive, isRun, leavesDoubt } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
+import { endWaits } from './end-waits.ts'
 import { lockRun } from './lock-run.ts'
 
 /** Ends an active run. A worker that has claimed the run can no longer record an outcome. */
@@ -31,5 +32,6 @@ export async function cancelRun(
     recorded as (${recordOnChanged(tx, 'cancel', act)})
     select * from changed`
   if (row === undefined) throw notActive()
+  await endWaits(tx, [row])
   return runOf(row)
 }

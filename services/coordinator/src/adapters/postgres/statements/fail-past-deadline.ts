@@ -3,6 +3,7 @@ import type { Run } from '../../../run/run.ts'
 import { DEADLINE_EXCEEDED, LAST_ERROR, PAST_DEADLINE } from '../../../run/transitions.ts'
 import { isActive, isRunOf } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
+import { endWaits } from './end-waits.ts'
 
 /**
  * Fails at most `limit` active runs that have no lease and whose deadline has passed. The runs of the processes `undone`
@@ -33,5 +34,6 @@ export async function failPastDeadline(
     from held
     where ${isRunOf(sql, 'held')}
     returning h.*`
+  await endWaits(sql, rows)
   return rows.map(runOf)
 }

@@ -2,6 +2,7 @@ import type postgres from 'postgres'
 import type { Run, RunKey } from '../../../run/run.ts'
 import { isActive, isRun, isUnleased, leavesDoubt } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
+import { endWaits } from './end-waits.ts'
 
 /**
  * Fails an active run that has no lease, or begins its undo at the step `undoAt`. Returns `null` if the run has changed
@@ -46,5 +47,6 @@ export async function failRun(
     where h."Process" = decided."Process" and h."TransactionID" = decided."TransactionID"
       and h."ReplayID" = decided."ReplayID"
     returning h.*`
+  await endWaits(sql, rows)
   return rows[0] === undefined ? null : runOf(rows[0])
 }

@@ -35,6 +35,7 @@ import { WAITS_FOR_CHILDREN, WAITS_FOR_TURN } from '../../../run/status.ts'
 import type { Lease, RunState, WebhooksOf } from '../../../run/transaction-source.ts'
 import { PARENT_RECHECK_MS, UNDO_CANCELLED } from '../../../run/transitions.ts'
 import { areFew, deadlineFromNow, isActive, isRun, isRunOf } from '../predicates.ts'
+import { endWaits } from './end-waits.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { movedOn } from './events.ts'
 import { recordOutcomes } from './record-outcomes.ts'
@@ -457,6 +458,7 @@ export async function cancelChildren(
       "LeaseOwner" = null, "LeaseUntil" = null, "StartedAt" = null, "NextAttemptAt" = null,
       "WaitingFor" = null, "CompletedAt" = now(), "UpdatedAt" = now()
     from picked where ${isRunOf(tx, 'picked')} returning h.*`
+  await endWaits(tx, rows)
   if (rows.length < limit && families.some(({ isCascade }) => isCascade))
     await tx`
       update "Order_Family" f set "Cascaded" = true, "NextSweepAt" = null
