@@ -11,6 +11,7 @@ import type { ProcessDefinition } from './step/definition.ts'
 import type { Audit } from './run/audit.ts'
 import type { OperationStore } from './bulk/bulk-operation-store.ts'
 import type { PauseStore } from './run/pause.ts'
+import type { ChangeWaits } from './change/change-waits.ts'
 import { createPurgePasses } from './retention/purge-passes.ts'
 import { createResealingPasses } from './resealing/resealing-passes.ts'
 import type { TransactionSource } from './run/transaction-source.ts'
@@ -47,6 +48,7 @@ export interface HousekeepingDeps {
   readonly auditor: Auditor
   readonly onAudit: (audit: Audit) => Promise<void>
   readonly removeFiles: RemoveFilesOfRuns
+  readonly changeWaits: Pick<ChangeWaits, 'removeEnded'>
   readonly metrics: CoordinatorMetrics
   readonly retryStore: StoreRetry
   readonly owner: string
@@ -103,6 +105,7 @@ export function startHousekeeping(deps: HousekeepingDeps): AsyncDisposable {
         entryDays: config.ENTRY_DAYS,
       },
       removeFiles: deps.removeFiles,
+      removeLeftovers: (signal) => deps.changeWaits.removeEnded(signal),
       owner,
       onPurged: metrics.countPurged,
       onForgotten: metrics.countForgotten,

@@ -538,6 +538,7 @@ export async function startCoordinator(
         await metrics.setAudit(audit)
       },
       removeFiles,
+      changeWaits,
       metrics,
       retryStore,
       owner,

@@ -167,6 +167,22 @@ export function changeWaitsContract(kind: 'embedded' | 'real'): void {
       expect(await letters()).toHaveLength(1)
     })
 
+    it('the retention removes the wait of a cancelled run, and keeps that of a run that waits', async () => {
+      balance = 66
+      const host = await start()
+      for (const id of ['ended', 'waits']) {
+        await host.queue(id, null, '42')
+        await host.reached(id, 'Waiting')
+      }
+      await host.call('/processes/Collect/transactions/ended/cancel', { method: 'POST' })
+      const waits = createChangeWaits(host.source)
+      await waits.removeEnded(new AbortController().signal)
+      const left: string[] = []
+      for await (const { Value } of waits.of({ realm: '42', entity: 'Invoice', id: '129' }))
+        left.push(Value.TransactionID)
+      expect(left).toEqual(['waits'])
+    })
+
     it('the store finds the waits for an object in pages, keeps a wait that began once more, and removes a company', async () => {
       const source = await backends.openSource()
       opened.push(source)

@@ -1,12 +1,14 @@
 /**
  * The store of the objects for whose changes runs wait: one row for each run and object. The row is stored before the
  * run becomes `Waiting`, so that no change in between is missed. A row outlives a wait that ended in another way, such
- * as a cancel, until the object changes again or its company is erased.
+ * as a cancel, until the object changes again, its company is erased, or the retention looks once a day.
  */
 import { createHash } from 'node:crypto'
 import { installation, type InstallationRow } from '../records/installation.ts'
 import { changeRow } from '../records/records.ts'
 import type { RunKey } from '../run/run.ts'
+import { ONLY_RUN } from '../run/run-detail.ts'
+import { goesForward } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import type { WatchedObject } from '../run/watched-object.ts'
 
@@ -32,7 +34,7 @@ const hashOf = ({ Process, TransactionID, ReplayID }: RunKey, place: string): st
 
 export type ChangeWaits = ReturnType<typeof createChangeWaits>
 
-export function createChangeWaits(source: Pick<TransactionSource, 'records'>) {
+export function createChangeWaits(source: Pick<TransactionSource, 'records' | 'get'>) {
   const records = source.records(installation<ChangeWait>(PREFIX))
   /** Returns at most `limit` rows whose names begin with `beginning`, after the row of the name `after`. */
   async function page(
@@ -71,6 +73,20 @@ export function createChangeWaits(source: Pick<TransactionSource, 'records'>) {
     /** Removes a wait, unless the run has begun to wait once more. */
     end: async (row: ChangeWaitRow): Promise<void> => {
       await records.replace(row, undefined)
+    },
+    /** Removes the waits of runs that have ended, or do not wait at this place any more. */
+    async removeEnded(signal: AbortSignal): Promise<void> {
+      for (let after: string | undefined; !signal.aborted;) {
+        const rows = await page(PREFIX, after)
+        for (const row of rows) {
+          const { Process, TransactionID, ReplayID, Place } = row.Value
+          const found = await source.get(Process, TransactionID, ReplayID, ONLY_RUN)
+          const mayWait = found?.run.StepName === Place && goesForward(found.run.Status)
+          if (!mayWait) await records.replace(row, undefined)
+        }
+        if (rows.length < PAGE) return
+        after = rows.at(-1)?.Name
+      }
     },
     /** Removes all waits for objects of a company. */
     async removeRealm(realm: string): Promise<void> {

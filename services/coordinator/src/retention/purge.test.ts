@@ -56,6 +56,7 @@ async function pass(
       removed.push(...runs.map(({ TransactionID }) => TransactionID))
       return { count: runs.length, failures: [] }
     },
+    removeLeftovers: async () => {},
     owner: 'this replica',
     log,
     random: () => 0.5,

@@ -48,6 +48,8 @@ export interface RetentionDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly retention: RetentionSettings
   readonly removeFiles: RemoveFilesOfRuns
+  /** Removes what runs that have ended have left in other tables. Called once a day. */
+  readonly removeLeftovers: (signal: AbortSignal) => Promise<void>
   readonly owner: string
   readonly log: Logger
   readonly random: () => number
@@ -79,6 +81,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
   const startedAt = now()
   const shutdown = new AbortController()
   let policies: readonly RetentionPolicy[] | null = null
+  let leftoversAt = 0
   /**
    * Each kind of work has its own pace (batch size and pause), because the time that a row takes depends on the kind of
    * work.
@@ -197,6 +200,10 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
   /** Makes one pass. Resolves with false if a part of the pass failed, or if another replica must continue it. */
   async function pass(): Promise<boolean> {
     let isComplete = true
+    if (now() - leftoversAt >= DAY_MS) {
+      await deps.removeLeftovers(shutdown.signal)
+      leftoversAt = now()
+    }
     for (const policy of policies ?? [])
       try {
         isComplete = (await purgeProcess(policy)) && isComplete
