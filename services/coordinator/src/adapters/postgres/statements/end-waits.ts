@@ -9,7 +9,9 @@ export async function endWaits(
 ): Promise<void> {
   if (runs.length === 0) return
   const ended = runs.map(({ Process, TransactionID, ReplayID, Status, ErrorClass }) => ({
-    ...{ Process, TransactionID, ReplayID },
+    Process,
+    TransactionID,
+    ReplayID,
     status: Status === 'Cancelled' ? Status : 'Failed',
     error: Status === 'Cancelled' ? null : ErrorClass,
   }))
