@@ -26,7 +26,7 @@ const source = `import { defineProcess, z } from 'integration-host'
   export default defineProcess('${PROCESS}', { input: z.object({ customer: z.string() }) })
     .step('one', (step) =>
       step.initialData.customer === 'unknown' ? step.fail('no such customer') : step.complete())
-    .step('two', (step) => step.complete({ sold: step.initialData.customer }))`
+    .step('two', (step) => step.complete({ sold: step.initialData.customer }), { undo: (step) => step.complete() })`
 const COMPANY_KEY = 'company-'.padEnd(40, 'x')
 
 /** A request that the client has sent. */
@@ -338,6 +338,27 @@ describe('the HTTP client that the package exports', () => {
         return Buffer.alloc(0)
       }
     }
+
+    it('undo() takes back the steps of a run, and completed() is rejected with the run that was undone', async () => {
+      const run = connect().client.process<{ customer: string }>(PROCESS)
+      await run.queue('undone', { customer: 'Ada' })
+      await run.run('undone').completed()
+      expect(await run.run('undone').undo({ reason: 'by mistake' })).toMatchObject({
+        TransactionID: 'undone',
+        Status: 'Undoing',
+      })
+      const ended = await run
+        .run('undone')
+        .completed()
+        .catch((error: unknown) => error)
+      expect(hasProblem(ended, 'run_failed') && ended.problem.run).toMatchObject({
+        Status: 'Undone',
+        Items: [{ Status: 'Completed' }, { Status: 'Undone' }],
+      })
+      expect(await problemOf(run.run('undone').resume())).toMatchObject({
+        code: 'transaction_not_resumable',
+      })
+    })
 
     it('pauses a company, whose runs wait, and resumes it', async () => {
       const { client } = connect()

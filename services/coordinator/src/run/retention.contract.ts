@@ -4,6 +4,7 @@ import { contractTimes, type MovableSource } from '../../test-support/movable-so
 import { aSearch } from '../../test-support/search.ts'
 import { advance, type StepOutcome } from './progress.ts'
 import { defaultRetryPolicy } from './retry-policy.ts'
+import { advanceUndo } from './undo.ts'
 import { createPurgePasses, type PurgePasses } from '../retention/purge-passes.ts'
 import { FIRST_END, RETENTION_KEY_ID, type RetentionPolicy } from './retention.ts'
 import type { ProcessOutline } from './transaction-source.ts'
@@ -51,6 +52,18 @@ export function retentionContract(name: string, open: () => Promise<MovableSourc
       const course = { steps: process.steps, policy: defaultRetryPolicy, random: 0.5 }
       await source.record(result.claim.lease, advance(result.claim.run, outcome, course))
     }
+    /** Ends the latest run as `Undone`, or as `UndoFailed`, because its step is left or cannot be undone. */
+    const endUndo = async (id: string, outcome: StepOutcome): Promise<void> => {
+      const { Process, TransactionID, ReplayID, Version: version } = (await get(id)).run
+      const key = { Process, TransactionID, ReplayID }
+      const at = { step: 'order', isFirst: true, version, owner: 'a worker' }
+      const result = await source.claim({ ...key, ...at })
+      if (result.kind !== 'claimed') throw new Error(result.kind)
+      const { run, lease, items } = result.claim
+      const course = { steps: process.steps, policy: defaultRetryPolicy, random: 0.5 }
+      const options = { ...course, items, undoable: ['order'], events: [] }
+      await source.record(lease, advanceUndo(run, outcome, options))
+    }
     const completed = async (id: string, members: object = {}): Promise<void> => {
       await queue(id, members)
       await end(id, done)
@@ -76,6 +89,27 @@ export function retentionContract(name: string, open: () => Promise<MovableSourc
       }
       return count
     }
+
+    it('a run that was undone, or could not be undone, is kept as long as a failed one', async () => {
+      for (const id of ['undone', 'undo failed']) {
+        await completed(id)
+        await source.undo(process.name, id, null, anAct)
+      }
+      await endUndo('undone', { kind: 'undone', response: null })
+      await endUndo('undo failed', failed)
+      expect((await get('undone')).run.Status).toBe('Undone')
+      expect((await get('undo failed')).run.Status).toBe('UndoFailed')
+      await source.advance(1)
+      const purgeableIds = async (policy: RetentionPolicy): Promise<readonly string[]> =>
+        (await source.purgeable(policy, FIRST_END, 10)).runs
+          .map(({ TransactionID }) => TransactionID)
+          .toSorted()
+      expect(await purgeableIds(completedOnly)).toEqual([])
+      expect(await purgeableIds({ ...nothing, completedMs: null })).toEqual([
+        'undo failed',
+        'undone',
+      ])
+    })
 
     it('purging a run keeps its key, realm, status and times, and removes its data, items, attempts, tags and error', async () => {
       await queue('1', { Realm: 'r1', Tags: { order: 'secret' } })
