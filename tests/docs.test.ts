@@ -85,6 +85,14 @@ describe('the Markdown documents of the repository', () => {
     expect(unknown).toEqual([])
   })
 
+  it('the README has at most 500 words, and the first example of a process at most 25 lines', async () => {
+    const readme = await read('README.md')
+    expect(readme.trim().split(/\s+/).length).toBeLessThanOrEqual(500)
+    expect(readme).not.toContain('<details')
+    for (const [, example = ''] of readme.matchAll(/```ts\n(.*?)```/gs))
+      expect(example.trim().split('\n').length).toBeLessThanOrEqual(25)
+  })
+
   it('no paragraph or list item of a document has more than 90 words', async () => {
     const isGuide = (document: string): boolean => !document.startsWith('docs/adr/')
     const long: string[] = []

@@ -325,6 +325,8 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
       case 'audit':
         return { items: at.audit, head: { Seq: at.audit.length, Hash: '0'.repeat(64) } }
       case 'realms': {
+        // This path belongs to the coordinator, the others to the gateway.
+        if (name === 'paused') return { items: [] }
         const activities = at.credentials.map(({ Environment }) => realmOf(Environment))
         return name === ''
           ? {
