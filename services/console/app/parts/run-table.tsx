@@ -196,7 +196,7 @@ export function RunTable(props: RunTableProps) {
                 <th scope="col" className={hasLongIds ? 'id' : 'id short'}>
                   Transaction
                 </th>
-                <th scope="col">Where and why</th>
+                <th scope="col">Why and where</th>
                 <th scope="col" className="wider">
                   Company
                 </th>
