@@ -24,6 +24,7 @@ import { retentionContract } from '../../run/retention.contract.ts'
 import { runSearchContract } from '../../run/run-search.contract.ts'
 import { debounceContract } from '../../run/debounce.contract.ts'
 import { delayedRunsContract } from '../../run/delayed-runs.contract.ts'
+import { assigned } from '../../run/slots.ts'
 import { priorityContract } from '../../run/priority.contract.ts'
 import { runTermsContract } from '../../run/run-terms.contract.ts'
 import { runExportContract } from '../../run/run-export.contract.ts'
@@ -394,6 +395,78 @@ describe('the tables of the PostgreSQL source', () => {
     await database.sql`update "Order_Header" set "Status" = 'Queued'`
     expect(await source.due(refs, 10)).toMatchObject([{ CompletedAt: null }])
   })
+
+  it.each([
+    { keys: 1, rows: 30, total: 9, limit: 5 },
+    { keys: 7, rows: 60, total: 20, limit: 4 },
+    { keys: 40, rows: 90, total: 30, limit: 30 },
+    // With so many keys, one statement does not read all rows that could get slots.
+    { keys: 300, rows: 900, total: 130, limit: 3 },
+    { keys: 600, rows: 1_800, total: 400, limit: 4 },
+    { keys: 300, rows: 900, total: 700, limit: 2 },
+  ])(
+    'the free slots go to the same runs as in the memory source: %j',
+    async ({ keys, rows, total, limit }) => {
+      const source = await open()
+      let seed = keys * 7_919 + rows
+      const random = (below: number): number => {
+        seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648
+        return Math.floor((seed / 2_147_483_648) * below)
+      }
+      const all = Array.from({ length: rows }, (_, n) => ({
+        id: `r${n}`,
+        key: `k${random(keys)}`,
+        high: random(5) === 0 ? 1 : 0,
+        held: random(10) === 0,
+        due: new Date(Date.UTC(2026, 0, 1) + random(50) * 1_000).toISOString(),
+      }))
+      const given = JSON.stringify(all)
+      await database.sql`
+        insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData", "Status", "WaitingFor",
+          "ConcurrencyKey", "Priority", "NextAttemptAt")
+        select 'OrderProcess', id, 'order', 'null', case when held then 'Running' else 'Waiting' end,
+          case when not held then 'concurrency' end, key, high, due
+        from jsonb_to_recordset(${given}::text::jsonb)
+          as r(id text, key text, high smallint, held boolean, due timestamptz)`
+      await database.sql`
+        insert into "Order_Slot" ("Process", "TransactionID", "ReplayID", "Key", "Held", "Priority", "DueAt")
+        select 'OrderProcess', id, 0, key, held, high, due
+        from jsonb_to_recordset(${given}::text::jsonb)
+          as r(id text, key text, high smallint, held boolean, due timestamptz)`
+      const held = new Map<string, number>()
+      for (const run of all) if (run.held) held.set(run.key, (held.get(run.key) ?? 0) + 1)
+      const waiting = all.flatMap((run) =>
+        run.held
+          ? []
+          : [
+              {
+                key: run.key,
+                run: {
+                  Priority: run.high === 1 ? ('high' as const) : ('normal' as const),
+                  NextAttemptAt: run.due,
+                  TransactionID: run.id,
+                  ReplayID: 0,
+                },
+              },
+            ],
+      )
+      const expected = assigned(waiting, { limit, total }, held).map(({ run }) => run.TransactionID)
+      const granted: string[] = []
+      for (let calls = 0; ; calls += 1) {
+        const { runs, hasMore } = await source.grantSlots(
+          [{ process: 'OrderProcess', limit, total }],
+          null,
+        )
+        granted.push(...runs.map(({ TransactionID }) => TransactionID))
+        if (!hasMore) break
+        expect(calls).toBeLessThan(20)
+      }
+      const byText = (a: string, b: string): number => (a < b ? -1 : 1)
+      expect(granted.toSorted(byText)).toEqual(expected.toSorted(byText))
+      expect(granted.length).toBeGreaterThan(0)
+      await source[Symbol.asyncDispose]()
+    },
+  )
 
   it('a run that SQL inserts with a Priority of 1 or more is high', async () => {
     const source = await open()
