@@ -40,6 +40,7 @@ describe('request headers sent upstream', () => {
     'Proxy',
     'Content_Length',
     'traceparent',
+    'Send-Once',
     'tracestate',
   ])('the gateway removes the header %s from a request', (name) => {
     expect(sent('Accept', '*/*', name, 'x')).toEqual(['Accept', '*/*', ...ownHeaders])

@@ -30,6 +30,7 @@ const REMOVED_FROM_REQUEST = new Set([
   'host',
   'http2-settings',
   'permit-wait',
+  'send-once',
   // Proxies use these headers to report the caller's address, path or method. They are removed, because an upstream
   // server could trust forged values from a caller.
   'forwarded',

@@ -25,6 +25,15 @@ describe('a POST with the provider profile intuit', () => {
     })
   })
 
+  it.each(['/x', '/x?requestid=abc'])(
+    'the gateway never repeats a POST to %s with Send-Once, and sends its requestid',
+    (path) => {
+      const marked = mark({ path, headers: { 'send-once': 'true' } })
+      expect(marked.isRepeatable).toBe(false)
+      expect(marked.path).toContain('requestid=')
+    },
+  )
+
   it.each(['/x?requestid=abc', '/x?a=b&requestid=abc'])(
     "the gateway keeps the caller's requestid of a POST to %s and may repeat the POST",
     (path) => {

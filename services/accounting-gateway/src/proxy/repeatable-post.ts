@@ -32,13 +32,14 @@ export interface CallersPost {
 /**
  * Returns a function that adds an idempotency key to a caller's POST. If the provider profile defines no such key, a
  * POST is sent unchanged and never repeated, because a key that the provider ignores would not prevent a duplicate.
+ * Neither is a POST with the header `Send-Once`: its caller finds out by other means whether it has taken effect.
  */
 export function createPostMarker(
   { repeatablePost: rule, isReadingPost }: PostRules,
   newKey: () => string,
 ): (post: CallersPost) => MarkedPost {
   const ownKey = rule === null ? null : rule.in === 'query' ? queryKey(rule) : headerKey(rule)
-  return ({ path, headers, body = null }) => {
+  const marked = ({ path, headers, body = null }: CallersPost): MarkedPost => {
     const unchanged = { path, headers: [], addedKey: null }
     if (isReadingPost(path)) return { ...unchanged, isRepeatable: true }
     if (rule === null || ownKey === null) return { ...unchanged, isRepeatable: false }
@@ -62,6 +63,10 @@ export function createPostMarker(
         }
       : { path, headers: [rule.name, addedKey], addedKey, isRepeatable: true }
   }
+  return (post) =>
+    post.headers['send-once'] === undefined
+      ? marked(post)
+      : { ...marked(post), isRepeatable: false }
 }
 
 type PostRules = Pick<ProviderProfile['accounting'], 'repeatablePost' | 'isReadingPost'>

@@ -108,7 +108,13 @@ export async function createOnce(
   return send()
 
   async function send(): Promise<CreatedObject> {
-    const request = { url: path, method: 'POST', body: { ...body, [field]: value } }
+    const request = {
+      url: path,
+      method: 'POST',
+      // The gateway must not repeat the call, because the provider may execute it twice.
+      headers: { 'Send-Once': 'true' },
+      body: { ...body, [field]: value },
+    }
     const response = await deps.write(request, credential)
     const made = readObjects(response.body).find((one) => one.entity === entity)
     if (made === undefined) {
