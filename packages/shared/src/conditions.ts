@@ -314,6 +314,14 @@ const processes = {
       'Fix the cause that the failed runs of ChangeFeed name. The next sweep continues where the last one ended.',
     expr: 'max(coordinator_change_feed_lag_seconds) > 108000',
   },
+  EntriesOutside: {
+    severity: 'warning',
+    sentence:
+      '{value} objects that runs have written were found changed, voided, deleted or missing within a day',
+    remedy:
+      'Look at the objects in the books: entries list --state names them with their runs. A replay of a run creates its object again.',
+    expr: 'sum(max by (state, entity) (coordinator_entries_outside)) > 0',
+  },
   WebhooksUndelivered: {
     severity: 'warning',
     sentence: 'The receiver {receiver} has not got a webhook for {value:duration}',

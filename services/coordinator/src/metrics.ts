@@ -6,6 +6,7 @@ import type { ProcessDefinition } from './step/definition.ts'
 import { type KeyRing, watchDecryptionFailures } from '@integration-host/shared/secrets/envelope'
 import type { CutReason } from './events/event-stream-routes.ts'
 import type { ResealingProgress } from './resealing/resealing-passes.ts'
+import type { EntryCount } from './entry/book-entry.ts'
 import type { Audit, RunGroup } from './run/audit.ts'
 import type { WebhookBacklog } from './run/transaction-source.ts'
 import type { ChangeResult } from './change/change-intake.ts'
@@ -22,6 +23,8 @@ export interface CoordinatorMetrics {
   readonly countSwept: (count: number) => void
   readonly countRecovered: (count: number) => void
   readonly setOnline: (isOnline: boolean) => void
+  /** Sets how many objects that runs have written were found changed or gone within a day. */
+  readonly setEntriesOutside: (counts: readonly EntryCount[]) => void
   readonly countCutStream: (reason: CutReason) => void
   /** Registers a function that returns the number of open event streams. Each scrape calls the function. */
   readonly watchStreams: (count: () => number) => void
@@ -82,6 +85,11 @@ export function createCoordinatorMetrics(
     'coordinator_waiting_runs',
     'Unfinished runs that wait: for a credential, for a slot because their process has a limit (concurrency), for the resume of their company (paused), or at a place for an event or a change',
     ['for'],
+  )
+  const entriesOutside = metrics.gauge(
+    'coordinator_entries_outside',
+    'Objects that runs have written, and that were found changed, voided, deleted or missing within a day',
+    ['state', 'entity'],
   )
   const due = metrics.gauge('coordinator_due_runs', 'Runs that a worker could claim now, by step', [
     'process',
@@ -194,6 +202,7 @@ export function createCoordinatorMetrics(
   const stepEndedAt = new Map<string, number>()
   const startedAt = performance.now()
   let isOnline: boolean | null = null
+  let outside: readonly EntryCount[] = []
   let latest: Pick<Summary, 'Runs' | 'DeadLetters' | 'Violations'> & {
     readonly due: readonly Omit<Summary['Due'][number], 'IdleSeconds'>[]
   } = { Runs: {}, DeadLetters: {}, Violations: {}, due: [] }
@@ -208,6 +217,7 @@ export function createCoordinatorMetrics(
         ...counts,
         Steps: outcomes,
         Due: runs.map((one) => ({ ...one, IdleSeconds: idleSeconds(one.Process, one.Step) })),
+        ...(outside.length > 0 && { EntriesOutside: [...outside] }),
         Online: isOnline,
       },
     }
@@ -225,6 +235,12 @@ export function createCoordinatorMetrics(
     setOnline(next) {
       isOnline = next
       online.set(next ? 1 : 0)
+    },
+    setEntriesOutside(counts) {
+      outside = counts
+      entriesOutside.reset()
+      for (const { State: state, Entity: entity, Count } of counts)
+        entriesOutside.set({ state, entity }, Count)
     },
     countCutStream: (reason) => cutStreams.inc({ reason }),
     watchStreams: (count) => metrics.beforeEach(() => watchers.set(count())),

@@ -109,6 +109,8 @@ const linkedToDemo = (
     ]),
   )
 
+const DAY_MS = 86_400_000
+
 /** Starts the coordinator on a transaction source and a message bus, which the caller opens and closes. */
 export async function startCoordinator(
   config: EmbeddedConfig,
@@ -536,6 +538,7 @@ export async function startCoordinator(
         // Another replica has queued runs of it, and has ended since.
         if (TAKE_BACK in audit.unknownProcesses) await takeBack.load()
         await metrics.setAudit(audit)
+        metrics.setEntriesOutside(await source.foundEntries(DAY_MS))
       },
       removeFiles,
       changeWaits,

@@ -69,6 +69,7 @@ export async function examineRuns(
     ...checkWaiting(waiting.data),
     ...checkClosed(waiting.data),
     ...checkInDoubt(doubtful.data),
+    ...(await checkEntries(service, now, signal)),
   ]
   return results.length === 0
     ? [ok('runs', 'no run has failed in the last day, waits for a credential, or is in doubt')]
@@ -151,6 +152,37 @@ const checkClosed = ({ runs, hasMore }: Found): CheckResult[] => {
           remedyFor('RunsBooksClosed', `integration-host transactions retry ${idOf(closed)}`),
         ),
       ]
+}
+
+const Entries = z.object({
+  items: z.array(z.object({ Entity: z.string(), CheckedAt: z.string().nullable() })),
+  next_cursor: z.string().nullable(),
+})
+const OUTSIDE = ['ChangedOutside', 'Voided', 'Deleted', 'Missing'] as const
+
+/** Reports the objects that runs have written, and that were found changed or gone in the last day. */
+async function checkEntries(
+  service: Service,
+  now: number,
+  signal: AbortSignal,
+): Promise<CheckResult[]> {
+  const results: CheckResult[] = []
+  for (const state of OUTSIDE) {
+    const found = await query(service, `/entries?state=${state}&limit=200`, Entries, signal)
+    // A coordinator of the release before has no entries.
+    if (!('data' in found)) return []
+    const { items, next_cursor: next } = found.data
+    const fresh = items.filter(({ CheckedAt }) => Date.parse(CheckedAt ?? '') >= now - DAY_MS)
+    if (fresh.length > 0)
+      results.push(
+        problem(
+          'entries',
+          `${fresh.length}${next === null ? '' : ' or more'} objects that runs have written are ${state} since the last day`,
+          remedyFor('EntriesOutside', `integration-host entries list --state ${state}`),
+        ),
+      )
+  }
+  return results
 }
 
 /** The statuses of runs that have failed, forward or while they were undone. */

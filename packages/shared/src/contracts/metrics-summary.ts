@@ -24,6 +24,13 @@ const CoordinatorSummary = z.object({
     .meta({ description: 'the runs that a worker could claim at the latest count, by step' }),
   DeadLetters: Counts.meta({ description: 'by process' }),
   Violations: Counts.meta({ description: 'counts of the audit that must be 0' }),
+  EntriesOutside: z
+    .array(z.object({ State: z.string(), Entity: z.string(), Count: z.number() }))
+    .optional()
+    .meta({
+      description:
+        'objects that runs have written, and that were found changed, voided, deleted or missing within a day; absent if there is none',
+    }),
   Online: z.boolean().nullable().meta({
     description: 'whether a probe reaches the internet; null before the first probe',
   }),

@@ -176,4 +176,24 @@ describe('the conditions that the metrics show', () => {
   it('a replica of an earlier release, which has no summary of its metrics, causes no condition', () => {
     expect(conditionsOf(withReplicas('coordinator', replica({}, { summary: null })))).toEqual([])
   })
+
+  it('objects that were changed or deleted in the books are one condition for each kind', () => {
+    const outside = coordinator({
+      EntriesOutside: [
+        { State: 'Deleted', Entity: 'Invoice', Count: 2 },
+        { State: 'ChangedOutside', Entity: 'Payment', Count: 1 },
+      ],
+    })
+    const services = [{ name: 'coordinator' as const, replicas: [replica(outside)] }]
+    expect(conditionsOf({ ...calm, services })).toMatchObject([
+      {
+        name: 'EntriesOutside',
+        title: '2 invoices that runs have written were deleted in the books',
+      },
+      {
+        name: 'EntriesOutside',
+        title: '1 payment that runs have written was changed in the books',
+      },
+    ])
+  })
 })

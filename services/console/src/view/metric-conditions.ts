@@ -103,12 +103,28 @@ function* ofCoordinator(installation: Installation): Generator<Condition> {
       affected: count,
       page: processPage(process),
     })
+  for (const { State, Entity, Count } of replicas[0]?.EntriesOutside ?? [])
+    yield condition('EntriesOutside', {
+      key: `${State} ${Entity}`,
+      labels: { state: [State], entity: [Entity] },
+      title: `${counted(Count, Entity.toLowerCase())} that runs have written ${Count === 1 ? 'was' : 'were'} ${FOUND[State] ?? State} in the books`,
+      detail: 'Found in the last day, when the change feed was compared with the entries of runs.',
+      affected: Count,
+    })
   for (const { Process: process, Step: step } of replicas[0]?.Due ?? []) {
     const here = replicas.flatMap(({ Due }) =>
       Due.filter((one) => one.Process === process && one.Step === step),
     )
     yield* ofDueRuns(installation, { process, step }, here)
   }
+}
+
+/** What was found out about objects, by the state of their entries. */
+const FOUND: Readonly<Record<string, string>> = {
+  ChangedOutside: 'changed',
+  Voided: 'voided',
+  Deleted: 'deleted',
+  Missing: 'not found',
 }
 
 /** Returns the highest value of each member that is above 0. */
