@@ -3,6 +3,10 @@ import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/access-keys'
 import type { ActionPage } from '@integration-host/shared/contracts/action'
 import { PausedCompanies } from '@integration-host/shared/contracts/company-pause'
+import {
+  type CredentialEvent,
+  CREDENTIALS_EXCHANGE,
+} from '@integration-host/shared/contracts/credential-event'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -39,6 +43,7 @@ export function companyPausesContract(kind: 'embedded' | 'real'): void {
         Bill: ['draft', 'approved', 'pay'],
         Late: ['work'],
         Broken: ['work', 'fail'],
+        Credit: ['work', 'fail'],
       })
     })
     afterEach(async () => {
@@ -73,6 +78,15 @@ export function companyPausesContract(kind: 'embedded' | 'real'): void {
         await letFail.promise
         return step.fail('no stock')
       })
+    const credit = defineProcess('Credit')
+      .step('work', (step) => step.complete(), {
+        undo: (step) =>
+          step.execute(
+            { url: '/v3/company/42/invoice', method: 'POST', body: {} },
+            { credential: 'ACC-42' },
+          ),
+      })
+      .step('fail', (step) => step.fail('no stock', { undo: true }))
     const start = async (options: FixtureOptions = {}): Promise<Fixture> => {
       letFail = Promise.withResolvers<void>()
       const file = join(backends.dataDir, 'keys.json')
@@ -83,7 +97,7 @@ export function companyPausesContract(kind: 'embedded' | 'real'): void {
       }))
       await writeFile(file, JSON.stringify(entries))
       const host = await startFixture(backends, {
-        processes: [bill, late, broken],
+        processes: [bill, late, broken, credit],
         ...options,
         env: { SERVICE_KEYS_FILE: file, ...options.env },
       })
@@ -204,6 +218,65 @@ export function companyPausesContract(kind: 'embedded' | 'real'): void {
         }),
       )
       expect(calls).toEqual(['fail', 'undo'])
+    })
+
+    it('the pause of a process holds an undo as well', async () => {
+      const host = await start()
+      await queueTo(host, 'Broken', 'b')
+      await eventually(() => expect(calls).toEqual(['fail']))
+      await post(host, '/processes/Broken/pause')
+      letFail.resolve()
+      await eventually(async () =>
+        expect(await runOf(host, 'Broken', 'b')).toMatchObject({
+          Status: 'Undoing',
+          StepName: 'fail',
+          Attempt: 0,
+        }),
+      )
+      expect(calls).toEqual(['fail'])
+      await post(host, '/processes/Broken/resume')
+      await eventually(async () =>
+        expect(await runOf(host, 'Broken', 'b')).toMatchObject({ Status: 'Undone' }),
+      )
+      expect(calls).toEqual(['fail', 'undo'])
+    })
+
+    it('an undo whose credential is faulted waits for it, and its attempt is not counted', async () => {
+      const host = await start()
+      let isFaulted = true
+      host.target.on('/v3/company/42/invoice', (_, response) => {
+        if (!isFaulted) return true
+        response.writeHead(424, { 'content-type': 'application/problem+json' })
+        response.end('{"code":"credential_faulted"}')
+        return undefined
+      })
+      await queueTo(host, 'Credit', 'c')
+      await eventually(async () =>
+        expect(await runOf(host, 'Credit', 'c')).toMatchObject({
+          Status: 'Undoing',
+          StepName: 'work',
+          Attempt: 0,
+          WaitingFor: 'ACC-42',
+        }),
+      )
+      isFaulted = false
+      await host.bus.publish({
+        exchange: CREDENTIALS_EXCHANGE,
+        routingKey: 'credential.stored',
+        messageId: 'ACC-42/2/stored',
+        type: 'credential.stored',
+        body: {
+          Name: 'ACC-42',
+          Environment: '42',
+          Expiry: new Date().toISOString(),
+          Version: 2,
+          At: new Date().toISOString(),
+        } satisfies CredentialEvent,
+        mandatory: true,
+      })
+      await eventually(async () =>
+        expect(await runOf(host, 'Credit', 'c')).toMatchObject({ Status: 'Undone' }),
+      )
     })
 
     it('survives a restart, and the runs of a company that was resumed before the restart continue', async () => {
