@@ -5,7 +5,7 @@ import type { Act } from '../run/action.ts'
 import type { ErasableRun, ErasurePosition, Erasures, ErasureScope } from '../run/erasure.ts'
 import { type Run, runKey } from '../run/run.ts'
 import type { RunPage, RunPosition } from '../run/run-search.ts'
-import { isWaitingForEvent, WAITS_FOR_RESUME } from '../run/status.ts'
+import { isWaitingForEventOrChange, WAITS_FOR_RESUME } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import type { RunActions } from '../worker/run-actions.ts'
 import type { RemoveFilesOfRuns } from '../worker/run-files.ts'
@@ -153,4 +153,4 @@ export function createErasure(deps: ErasureDeps): Erase {
 }
 
 const waitsWithoutEnd = (run: Pick<Run, 'Status' | 'WaitingFor'>): boolean =>
-  isWaitingForEvent(run) || run.WaitingFor?.startsWith(WAITS_FOR_RESUME) === true
+  isWaitingForEventOrChange(run) || run.WaitingFor?.startsWith(WAITS_FOR_RESUME) === true

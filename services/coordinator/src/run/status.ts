@@ -31,7 +31,7 @@ export const WAITS_FOR_BOOKS = 'books:'
 export const WAITS_FOR_RESUME = 'paused:'
 
 /** Whether a run waits at a place: for an event, or for a change in the books. */
-export const isWaitingForEvent = ({
+export const isWaitingForEventOrChange = ({
   Status,
   WaitingFor,
 }: {
@@ -70,7 +70,7 @@ export const isWaitingForFamily = (run: {
 export const isWaitingAtPlace = (run: {
   readonly Status: HeaderStatus
   readonly WaitingFor: string | null
-}): boolean => isWaitingForEvent(run) || isWaitingForFamily(run)
+}): boolean => isWaitingForEventOrChange(run) || isWaitingForFamily(run)
 
 export const isOver = (status: HeaderStatus): boolean =>
   (over as readonly HeaderStatus[]).includes(status)

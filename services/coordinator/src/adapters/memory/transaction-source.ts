@@ -34,7 +34,7 @@ import {
   type UnkeyedRun,
   type WebhooksOf,
 } from '../../run/transaction-source.ts'
-import { isOver, isWaitingAtPlace, isWaitingForEvent } from '../../run/status.ts'
+import { isOver, isWaitingAtPlace, isWaitingForEventOrChange } from '../../run/status.ts'
 import { parked, withSlot } from '../../run/slot-transitions.ts'
 import { isWaitingForSlot } from '../../run/slots.ts'
 import * as transitions from '../../run/transitions.ts'
@@ -357,7 +357,10 @@ export async function createMemoryTransactionSource(
         'limit' in which
           ? table
               .active()
-              .filter((run) => isWaitingForEvent(run.header) && transitions.isOverdue(run, at.now))
+              .filter(
+                (run) =>
+                  isWaitingForEventOrChange(run.header) && transitions.isOverdue(run, at.now),
+              )
           : [table.get(which)].filter((run) => run !== undefined)
       const settled = chosen
         .map((before) => ({ before, after: waitSettled(before, places, at) }))
