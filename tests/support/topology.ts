@@ -23,6 +23,8 @@ const topologies = [
   credentialsTopology,
   processTopology('OrderProcess', ['order', 'report', 'csv']),
   startTopology('OrderProcess'),
+  processTopology('OrderLine', ['line']),
+  startTopology('OrderLine'),
 ]
 /**
  * The names of the queues and exchanges that a system declares. They remain on the broker after the end of the

@@ -15,7 +15,9 @@
  *   'inline'`. The first step of `company` calls a company through the gateway. The first step of `short` completes the
  *   run. `changes` is like `short`, but changes of invoices start its runs. The second step of `waiting` and `expiring`
  *   is an event; the time of `expiring` is over at once. `rounds` skips its second step and repeats its third one. The
- *   last step of `undo` fails, so the two others are undone. The second place of `changing` waits for a change.
+ *   last step of `undo` fails, so the two others are undone. The second place of `changing` waits for a change. The second
+ *   place of `family` has three children, two of which may run at the same time; `held` is the same with children that never
+ *   end.
  * - `TOKEN_SERVICE_URL`: the URL of token-service. Without this setting, every company counts as connected.
  *
  * In a sweep of the change feed, `DIES_WITH` is the id of a change or a realm, instead of the id of a transaction.
@@ -75,6 +77,13 @@ const points = [
   'undone',
   'pausing',
   'resuming',
+  'storing children',
+  'children stored',
+  'child ended',
+  'joining',
+  'joined',
+  'cancelling children',
+  'children cancelled',
 ] as const
 type Point = (typeof points)[number]
 
@@ -138,7 +147,26 @@ const sourceWithFailpoints = (source: TransactionSource): TransactionSource => (
     await failpoint(before, lease.TransactionID)
     const header = await source.record(lease, transition)
     await failpoint(after, lease.TransactionID)
+    if (transition.status === 'Completed') await failpoint('child ended', lease.TransactionID)
     return header
+  },
+  async recordChildren(lease, ...rest) {
+    await failpoint('storing children', lease.TransactionID)
+    const page = await source.recordChildren(lease, ...rest)
+    await failpoint('children stored', lease.TransactionID)
+    return page
+  },
+  async joinFamilies(joins) {
+    for (const { TransactionID } of joins) await failpoint('joining', TransactionID)
+    const moved = await source.joinFamilies(joins)
+    for (const { TransactionID } of moved) await failpoint('joined', TransactionID)
+    return moved
+  },
+  async cancelChildren(families, limit) {
+    for (const { TransactionID } of families) await failpoint('cancelling children', TransactionID)
+    const cancelled = await source.cancelChildren(families, limit)
+    for (const { TransactionID } of families) await failpoint('children cancelled', TransactionID)
+    return cancelled
   },
   async wake(waitingFor, limit) {
     if (waitingFor.startsWith(WAITS_FOR_RESUME)) await failpoint('resuming', DIES_WITH)
@@ -279,6 +307,20 @@ const changingProcess = defineProcess('OrderProcess')
   })
   .step('csv', (step) => step.complete(step.previous.data['Id'] ?? null))
 
+/** Its second place has three children. They have a process of their own. */
+const lineProcess = defineProcess('OrderLine').step('line', (step) => step.complete(1))
+const heldProcess = defineProcess('OrderLine').step('line', (step) => step.waitFor(100))
+const familyOf = (children: typeof lineProcess) =>
+  defineProcess('OrderProcess')
+    .step('order', (step) => step.complete())
+    .forEach('report', children, {
+      items: () => [1, 2, 3].map((id) => ({ id, data: null })),
+      concurrent: 2,
+    })
+    .step('csv', (step) => step.complete(step.previous.data.completed))
+const familyProcess = familyOf(lineProcess)
+const heldFamilyProcess = familyOf(heldProcess)
+
 // The coordinator's own loader loads the order process, because its file imports `integration-host`.
 const orderProcess = (await loadProcesses()).definitions.get('OrderProcess')
 if (orderProcess === undefined) throw new StartupError('OrderProcess was not loaded')
@@ -294,6 +336,12 @@ const processes: Readonly<Record<string, ProcessDefinition>> = {
   rounds: roundsProcess,
   undo: undoProcess,
   changing: changingProcess,
+  family: familyProcess,
+  held: heldFamilyProcess,
+}
+const children: Readonly<Record<string, ProcessDefinition>> = {
+  family: lineProcess,
+  held: heldProcess,
 }
 
 await runService('coordinator', async () => {
@@ -337,7 +385,7 @@ await runService('coordinator', async () => {
       health,
       source: sourceWithFailpoints(source),
       bus: busWithFailpoints(bus),
-      processes: [definition],
+      processes: [definition, ...[children[PROCESS ?? ''] ?? []].flat()],
       ...(definition === changesProcess &&
         TOKEN_SERVICE_URL === undefined && { companies: companiesWithFailpoints }),
       timing: {

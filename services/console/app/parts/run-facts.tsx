@@ -56,6 +56,36 @@ export function RunFacts({ run }: { readonly run: RunView }) {
             : `${full(ended)} (${exact(Date.parse(ended) - Date.parse(run.CreatedAt))})`}
         </dd>
       </div>
+      {run.Parent !== undefined && (
+        <div>
+          <dt>Child of</dt>
+          <dd>
+            <Link to={runPage(run.Parent.Process, run.Parent.TransactionID, run.Parent.ReplayID)}>
+              <Outside text={run.Parent.TransactionID} />
+            </Link>
+          </dd>
+        </div>
+      )}
+      {(run.Children ?? []).map((family) => (
+        <div key={family.Place}>
+          <dt>
+            Children of <Outside text={family.Place} />
+          </dt>
+          <dd>
+            <Link to={childrenPage(run.TransactionID, family.Process)}>
+              {`${family.Completed} of ${family.Total} completed`}
+            </Link>
+            {family.Active > 0 && `, ${family.Active} active`}
+            {family.Waiting > 0 && ` (${family.Waiting} wait for their turn)`}
+            {family.Failed > 0 && `, ${family.Failed} not completed`}
+            {!family.IsLoaded && (
+              <div className="muted">
+                <Outside text={`The process ${family.Process} is not loaded: the children wait.`} />
+              </div>
+            )}
+          </dd>
+        </div>
+      ))}
       {run.Priority === 'high' && (
         <div>
           <dt>Priority</dt>
@@ -82,6 +112,12 @@ export function RunFacts({ run }: { readonly run: RunView }) {
       ))}
     </dl>
   )
+}
+
+/** Returns the address of the list of the children of a run. */
+function childrenPage(parent: string, process: string): string {
+  const query = new URLSearchParams({ children: 'true', process, idPrefix: `${parent}/` })
+  return `/runs?${query}`
 }
 
 /** Shows who acted on the transaction, when and why. */

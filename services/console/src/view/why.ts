@@ -37,6 +37,8 @@ export interface RunContext {
 const PLACES: Readonly<Record<string, string>> = {
   event: 'event',
   change: 'change in the books',
+  children: 'children of its place',
+  turn: 'turn of the children at',
 }
 
 /** Returns one or two sentences about the state of a run; an empty text for a completed run. */
@@ -129,9 +131,11 @@ function stateSentence(run: ExplainedRun, { company, mustReconnect = false }: Ru
         ? `Takes back what its completed steps have done: now ${StepName}.`
         : waiting?.kind === 'paused'
           ? `Takes back what its completed steps have done. The undo of ${StepName} waits, because the company ${waiting.name} is paused.`
-          : waiting?.kind === 'books'
-            ? `Takes back what its completed steps have done. The undo of ${StepName} waits, because ${because}. Have the period opened, then retry it.`
-            : `Takes back what its completed steps have done. The undo of ${StepName} waits for ${company ?? WaitingFor}.`
+          : waiting?.kind === 'children'
+            ? `Takes back what its completed steps have done. First the children of ${StepName} are undone.`
+            : waiting?.kind === 'books'
+              ? `Takes back what its completed steps have done. The undo of ${StepName} waits, because ${because}. Have the period opened, then retry it.`
+              : `Takes back what its completed steps have done. The undo of ${StepName} waits for ${company ?? WaitingFor}.`
     case 'Undone':
       return 'What its completed steps have done was taken back.'
     case 'UndoFailed':
@@ -178,7 +182,7 @@ export function blockedActions(
   else if (!['Retrying', 'Waiting', 'Undoing'].includes(Status) && run.NotBefore === null)
     blocked.retry = 'The run waits for no attempt.'
   else if (PLACES[readWaitingFor(run.WaitingFor)?.kind ?? ''] !== undefined)
-    blocked.retry = 'The run waits for an event or a change.'
+    blocked.retry = 'The run waits for an event, a change, its children or its turn.'
   if (!InDoubt) blocked.settle = 'Nothing is in doubt.'
   return blocked
 }

@@ -27,6 +27,8 @@ export const MAX_FAMILY_DEPTH = 5
 export const MAX_FAILED_IDS = 100
 /** The time after which the sweeper looks at a family to which nothing has happened. */
 export const FAMILY_RECHECK_MS = 300_000
+/** The time after which the sweeper looks again at a family for which something is left to do. */
+export const FAMILY_RETRY_MS = 15_000
 /** The time after which the sweeper would publish a run that waits for its children or for its turn: never. */
 export const NEVER_SWEPT_MS = 315_360_000_000
 

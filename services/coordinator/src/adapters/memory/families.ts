@@ -238,6 +238,7 @@ export function createMemoryFamilies(
       if ('limit' in which) {
         const isDue = (row: FamilyRow): boolean => {
           if (row.NextSweepAt === null) return false
+          if (isOver(table.get(row)?.header.Status ?? 'Completed')) return true
           const { Pending, Failed } = table.families.counts(base(row))
           return Pending === 0 || Failed > row.Tolerated || Date.parse(row.NextSweepAt) <= now
         }

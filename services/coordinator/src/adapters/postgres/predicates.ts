@@ -124,6 +124,11 @@ export const isFirstRunOf = (sql: Sql, alias: Alias) => {
     and ${other}."ReplayID" = 0`
 }
 
+/** The statement that makes the families of the runs of a CTE due, because the end of a parent concerns its children. */
+export const familiesDue = (sql: Sql, alias: Alias) => sql`
+  update "Order_Family" h set "NextSweepAt" = now() from ${sql(alias)}
+  where ${isRunOf(sql, alias)} and not h."Cascaded"`
+
 /**
  * True for every row of a batch. The condition only lowers the planner's estimate of the number of rows. Without the
  * condition, PostgreSQL expects a hundred rows from `json_to_recordset`. It would then read a small table as a whole

@@ -3,7 +3,7 @@ import type { Act } from '../../../run/action.ts'
 import { notActive } from '../../../run/errors.ts'
 import type { Run } from '../../../run/run.ts'
 import { UNDO_CANCELLED } from '../../../run/transitions.ts'
-import { isActive, isRun, leavesDoubt } from '../predicates.ts'
+import { familiesDue, isActive, isRun, leavesDoubt } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
 import { endWaits } from './end-waits.ts'
@@ -29,6 +29,7 @@ export async function cancelRun(
       "CompletedAt" = now(), "UpdatedAt" = now()
     where ${isRun(tx, key)} and ${isActive(tx)}
     returning h.*),
+    families as (${familiesDue(tx, 'changed')}),
     recorded as (${recordOnChanged(tx, 'cancel', act)})
     select * from changed`
   if (row === undefined) throw notActive()

@@ -1,7 +1,7 @@
 import type postgres from 'postgres'
 import type { Run } from '../../../run/run.ts'
 import { DEADLINE_EXCEEDED, LAST_ERROR, PAST_DEADLINE } from '../../../run/transitions.ts'
-import { isActive, isRunOf } from '../predicates.ts'
+import { familiesDue, isActive, isRunOf } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { endWaits } from './end-waits.ts'
 
@@ -22,7 +22,7 @@ export async function failPastDeadline(
         and ${isActive(sql)} and h."Status" <> 'Undoing' and h."LeaseUntil" is null
       order by h."DeadlineAt" limit ${limit}
       for update of h skip locked
-    )
+    ), families as (${familiesDue(sql, 'held')})
     update "Order_Header" h set
       "Status" = case when "isUndone" then 'Undoing' else 'Failed' end, "Version" = h."Version" + 1,
       "Attempt" = case when "isUndone" then 0 else h."Attempt" end,

@@ -12,6 +12,7 @@ import {
   type ChildRow,
   type ChildrenPage,
   FAMILY_RECHECK_MS,
+  FAMILY_RETRY_MS,
   type Families,
   type Family,
   type FamilyKey,
@@ -335,7 +336,11 @@ export async function lookAtFamilies(
   const chosen =
     'limit' in which
       ? sql`
-        update "Order_Family" g set "NextSweepAt" = now() + ${FAMILY_RECHECK_MS} * interval '1 ms'
+        update "Order_Family" g set "NextSweepAt" = now() + interval '1 ms' * case
+          -- If this replica is lost before it has done what is left to do, another one soon looks again.
+          when g."Pending" = 0 or g."Failed" > g."Tolerated" or not exists (
+            select from "Order_Header" h where ${isRunOf(sql, 'g')} and h."CompletedAt" is null)
+          then ${FAMILY_RETRY_MS}::float8 else ${FAMILY_RECHECK_MS}::float8 end
         from (
           select "Process", "TransactionID", "ReplayID", "Place" from "Order_Family"
           where "NextSweepAt" <= now() order by "NextSweepAt" limit ${which.limit}
