@@ -132,6 +132,48 @@ describe('a process with a concurrency limit on two coordinators', () => {
     },
   )
 
+  it('with a total and a limit of each company, two coordinators exceed neither, and all runs complete without a poll', async () => {
+    const running: string[] = []
+    const most = { all: 0, ofKey: 0 }
+    const process = defineProcess('Limited', { concurrency: { total: 3, perKey: 2 } }).step(
+      'one',
+      async (step) => {
+        const realm = step.realm ?? ''
+        running.push(realm)
+        most.all = Math.max(most.all, running.length)
+        most.ofKey = Math.max(most.ofKey, running.filter((other) => other === realm).length)
+        await sleep(10)
+        running.splice(running.indexOf(realm), 1)
+        return step.complete()
+      },
+    )
+    const options = {
+      processes: [process],
+      env: { LOCAL_PULL_SECONDS: '60', REMOTE_PULL_SECONDS: '60' },
+    }
+    await using first = await startFixture(backends, options)
+    await using second = await startFixture(backends, options)
+    const hosts = [first, second]
+    const queued = hosts.map((host, n) => {
+      const lines = Array.from({ length: 30 }, (_, k) => ({
+        TransactionID: `shared ${n} ${k}`,
+        InitialData: 1,
+        Realm: `r${k % 4}`,
+        ...(k % 7 === 0 && { Priority: 'high' }),
+      }))
+      return host.call('/processes/Limited/transactions/bulk', {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify(lines),
+      })
+    })
+    for (const response of await Promise.all(queued))
+      expect(await response.json()).toMatchObject({ queued: 30 })
+    await until(async () => (await unfinished()) === 0, { seconds: 60, everyMs: 100 })
+    expect(most).toEqual({ all: 3, ofKey: 2 })
+    await until(async () => (await slots()) === 0)
+  })
+
   it('runs that another program inserted get their concurrency key at the first claim, and fail if their data has no key', async () => {
     const observer = createObserver(1)
     const options = { processes: [limited(observer, 1, true)] }
