@@ -89,6 +89,7 @@ import { createTakeBackProcess, TAKE_BACK } from './take-back/take-back-process.
 import { createClosingDates } from './step/closing-dates.ts'
 import { createSealedCursors } from './routes/sealed-cursors.ts'
 import { needsChangeFeed, needsLooks, startTriggers } from './triggers.ts'
+import { webhooksOfEntry } from './webhook/webhook.ts'
 import { addWebhookProcess, startWebhooks } from './webhooks.ts'
 import type { PausedNames } from './worker/gate.ts'
 import { createTransitionFeed } from './events/transition-feed.ts'
@@ -159,10 +160,14 @@ export async function startCoordinator(
   const closingDates = createClosingDates(source)
   const subscriptions = createSubscriptions(source)
   const entryKeeper = createEntryKeeper({ source, payloadKeys })
+  const publishEntry = createEntryEventPublisher(bus)
   const proof = createEntryProof({
     source,
     keeper: entryKeeper,
-    publish: createEntryEventPublisher(bus),
+    async publish(event) {
+      if (receivers !== null) await source.addWebhooks(webhooksOfEntry(receivers.current(), event))
+      await publishEntry(event)
+    },
   })
   const changeFeed = createChangeFeed({
     cursors: changeCursors,

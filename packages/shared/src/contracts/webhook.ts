@@ -13,6 +13,9 @@ export const webhookTypes = [
   'transaction.completed',
   'transaction.failed',
   'transaction.in_doubt',
+  'entry.changed',
+  'entry.deleted',
+  'entry.missing',
 ] as const
 export type WebhookType = (typeof webhookTypes)[number]
 

@@ -5,6 +5,7 @@ import {
   type CredentialEventKind,
   credentialMessageId,
 } from '@integration-host/shared/contracts/credential-event'
+import type { EntryEvent } from '@integration-host/shared/contracts/entry-event'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import {
   WEBHOOK_PROCESS,
@@ -140,6 +141,17 @@ export function webhooksOfCredential(
     Realm: realmOf(Name),
     At,
   }))
+}
+
+/** Returns the webhooks of an object that a run has written, and that was changed outside or is gone. */
+export function webhooksOfEntry(
+  receivers: Receivers,
+  { Id, Realm, At, Kind, Changed, ...data }: EntryEvent,
+): NewWebhook[] {
+  const event = { type: `entry.${Kind}`, messageId: messageIdOf([Id]), lane: '' } as const
+  return webhooksOf(receivers, { ...event, data: { ...data, Changed: [...Changed] } }).map(
+    (webhook) => ({ ...webhook, Realm, At }),
+  )
 }
 
 const webhooksOf = (receivers: Receivers, { type, messageId, data, lane }: Event): NewWebhook[] =>
