@@ -10,7 +10,7 @@ export const checkBooks: Command = {
   summary: 'check whether the books of a company are ready to be closed',
   usage: '--realm REALM (--month YYYY-MM | --since TIME [--until TIME])',
   help: `Prints one sentence: which runs of the period are unfinished, failed or in doubt, and which objects that runs have written
-are not verified yet, were changed, voided or deleted by somebody else, or are missing. The period is in UTC.
+are not verified yet, were changed, voided or deleted from outside, or are missing. The period is in UTC.
 Exit code 0: ready to close, 1: not ready.
 
   --realm REALM   the company

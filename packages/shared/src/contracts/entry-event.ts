@@ -11,7 +11,7 @@ export type EntryEventKind = (typeof entryEventKinds)[number]
 export const entriesQueue = (process: string): string => `entries.${process}`
 
 /**
- * The body of the event that an object, which a run has written to the books of a company, was changed by somebody else or
+ * The body of the event that an object, which a run has written to the books of a company, was changed from outside or
  * is gone. It contains names and ids only, and no business data.
  */
 export const EntryEvent = z.object({

@@ -15,7 +15,7 @@ import type { MessageBus } from './message-bus.ts'
 export const createEventPublisher = (bus: MessageBus): ((event: ProviderEvent) => Promise<void>) =>
   publisherOf<ProviderEvent>(bus, providerRoutingKey)
 
-/** The same for the events of objects that runs have written and somebody else has changed. */
+/** The same for the events of objects that runs have written and that were changed from outside. */
 export const createEntryEventPublisher = (
   bus: MessageBus,
 ): ((event: EntryEvent) => Promise<void>) => publisherOf<EntryEvent>(bus, entryRoutingKey)

@@ -1,8 +1,7 @@
 import { keyName } from '../../src/isomorphic/key-name.ts'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
-import type { TakenObjectPage } from '@integration-host/shared/contracts/operation'
-import type { BulkAction, BulkView } from '../../src/contracts/bulk.ts'
+import type { BulkAction, BulkObjects, BulkView } from '../../src/contracts/bulk.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { runPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
@@ -285,7 +284,7 @@ function Objects({ bulk, path }: { readonly bulk: BulkView; readonly path: strin
   const { data, error } = useQuery({
     queryKey: ['bulk objects', bulk.ID, cursor],
     queryFn: () =>
-      call<TakenObjectPage>(
+      call<BulkObjects>(
         'GET',
         `${path}/objects${cursor === '' ? '' : `?cursor=${encodeURIComponent(cursor)}`}`,
       ),

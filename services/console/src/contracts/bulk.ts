@@ -1,5 +1,9 @@
 /** Actions on many runs. The coordinator executes each of them as a bulk operation. */
-import { OperationDetail, OperationView } from '@integration-host/shared/contracts/operation'
+import {
+  OperationDetail,
+  OperationView,
+  TakenObjectPage,
+} from '@integration-host/shared/contracts/operation'
 import { Reason } from '@integration-host/shared/contracts/reason'
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
@@ -41,6 +45,10 @@ export type StartBulk = z.input<typeof StartBulk>
 
 export const BulkView = OperationDetail.omit({ Matches: true }).meta({ ref: 'Bulk' })
 export type BulkView = z.output<typeof BulkView>
+
+/** What becomes of the objects that an action takes back. */
+export const BulkObjects = TakenObjectPage.meta({ ref: 'BulkObjects' })
+export type BulkObjects = z.output<typeof BulkObjects>
 
 export const BulkList = z.object({ Operations: z.array(OperationView) }).meta({ ref: 'BulkList' })
 export type BulkList = z.output<typeof BulkList>

@@ -2,14 +2,13 @@ import {
   OperationDetail,
   OperationPage,
   OperationView,
-  TakenObjectPage,
 } from '@integration-host/shared/contracts/operation'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
-import { bulkChanges, BulkList, BulkView, StartBulk } from '../contracts/bulk.ts'
+import { bulkChanges, BulkList, BulkObjects, BulkView, StartBulk } from '../contracts/bulk.ts'
 import { ReasonBody } from '../contracts/processes.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { changesNothing, needsRole, sessionOf } from './browser-guard.ts'
@@ -117,7 +116,7 @@ export function bulkRoutes({ sessions, isHttps, coordinator }: BulkRouteDeps): H
         tags,
         summary: 'What becomes of each object that an action takes back',
         responses: {
-          200: jsonResponse('a page of the objects', TakenObjectPage),
+          200: jsonResponse('a page of the objects', BulkObjects),
           ...problemResponses(PEER_PROBLEMS),
         },
       }),
@@ -127,7 +126,7 @@ export function bulkRoutes({ sessions, isHttps, coordinator }: BulkRouteDeps): H
         const { cursor } = c.req.valid('query')
         const query = new URLSearchParams({ limit: String(OBJECTS), ...(cursor && { cursor }) })
         const path = `/operations/${encodeURIComponent(c.req.valid('param').id)}/objects?${query.toString()}`
-        return c.json(await coordinator.send(path, person(c), TakenObjectPage))
+        return c.json(await coordinator.send(path, person(c), BulkObjects))
       },
     )
     .get(

@@ -74,7 +74,7 @@ export interface EntryCount {
   readonly Count: number
 }
 
-/** The states of objects that were changed by somebody else, or are gone. */
+/** The states of objects that were changed from outside, or are gone. */
 export const OUTSIDE_STATES = [
   'ChangedOutside',
   'Voided',

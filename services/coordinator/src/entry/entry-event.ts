@@ -12,7 +12,7 @@ const KINDS: Readonly<Record<OutsideState, EntryEventKind>> = {
   Missing: 'missing',
 }
 
-/** Returns the event of an object that was changed by somebody else or is gone. `at` is the time of the change, epoch ms. */
+/** Returns the event of an object that was changed from outside or is gone. `at` is the time of the change, epoch ms. */
 export function entryEventOf(
   entry: EntryRow,
   { State, Changed }: Omit<EntryCheck, 'EntryID'>,

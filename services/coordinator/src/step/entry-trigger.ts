@@ -1,4 +1,4 @@
-/** The entries of the member `on` of a process that start a run if somebody else has changed what runs have written. */
+/** The entries of the member `on` of a process that start a run if what runs have written was changed from outside. */
 import {
   type EntryEvent,
   entryEventKinds,
@@ -16,7 +16,7 @@ import { requireMembers } from './definition-checks.ts'
 
 /**
  * An entry of the member `on` of a process. A run starts if an object of this `entity`, which any run has written, was
- * changed (or voided) by somebody else, was deleted, or is missing.
+ * changed (or voided) from outside, was deleted, or is missing.
  */
 export interface EntryTrigger {
   readonly entry: readonly [EntryEventKind, ...EntryEventKind[]]

@@ -43,7 +43,7 @@ export const bookEntry = pgTable(
     index('Book_Entry_newest').on(table.RecordedAt, table.EntryID),
     index('Book_Entry_realm').on(table.Realm, table.RecordedAt, table.EntryID),
     index('Book_Entry_object').on(table.EntityID, table.Realm, table.Entity),
-    // Few rows are in this index: objects that were changed by somebody else, or are gone.
+    // Few rows are in this index: objects that were changed from outside, or are gone.
     index('Book_Entry_outside')
       .on(table.CheckedAt)
       .where(sql`"State" in ('ChangedOutside', 'Voided', 'Deleted', 'Missing')`),
