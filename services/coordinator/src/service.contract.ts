@@ -412,8 +412,10 @@ export function coordinatorContract(
           })
         expect(host.target.callsTo('/v3/company/42/preferences')).toHaveLength(1)
         isClosed = false
-        expect((await act(host, id, 'retry')).status).toBe(202)
-        await host.reached(id, 'Completed')
+        for (const one of [id, other]) {
+          expect((await act(host, one, 'retry')).status).toBe(202)
+          await host.reached(one, 'Completed')
+        }
         const keys = host.target
           .callsTo('/v3/company/42/invoice')
           .map(({ headers }) => headers['idempotency-key'])
@@ -421,6 +423,7 @@ export function coordinatorContract(
           `Trial/${id}/0/first`,
           `Trial/${other}/0/first`,
           `Trial/${id}/0/first`,
+          `Trial/${other}/0/first`,
         ])
       })
     })

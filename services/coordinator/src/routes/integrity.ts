@@ -26,15 +26,18 @@ const Integrity = z
     queues: z.array(
       z.object({
         process: z.string(),
-        step: z
-          .string()
-          .meta({ description: 'a step, or a lane (`busy` …) for messages of all steps' }),
-        due: z.int().meta({ description: 'rows that are due and have no worker; 0 for a lane' }),
+        step: z.string(),
+        due: z.int().meta({ description: 'rows that are due and have no worker' }),
         messages: z
           .int()
           .nullable()
           .meta({ description: 'ready in the queue; null if the broker is unavailable' }),
       }),
+    ),
+    lanes: z.array(
+      z
+        .object({ process: z.string(), lane: z.string(), messages: z.int().nullable() })
+        .meta({ description: 'a lane, such as `busy`, has messages of all steps' }),
     ),
     deadLetters: z.record(z.string(), z.int()).meta({
       description: 'by process: in the table, and in the queue unless the broker is unavailable',
@@ -79,11 +82,20 @@ export function integrityRoutes({
           .reduce((sum, entry) => sum + entry.due, 0)
       const queues = await Promise.all(
         definitions.flatMap(({ name, stepNames }) =>
-          [...stepNames, ...lanesOf(stepNames)].map(async (step) => ({
+          stepNames.map(async (step) => ({
             process: name,
             step,
             due: due(name, step, step === stepNames[0]),
             messages: await queue.waiting(name, step),
+          })),
+        ),
+      )
+      const lanes = await Promise.all(
+        definitions.flatMap(({ name, stepNames }) =>
+          lanesOf(stepNames).map(async (lane) => ({
+            process: name,
+            lane,
+            messages: await queue.waiting(name, lane),
           })),
         ),
       )
@@ -94,6 +106,7 @@ export function integrityRoutes({
         violations: audit.violations,
         unknownProcesses: audit.unknownProcesses,
         queues,
+        lanes,
         deadLetters: Object.fromEntries(await countDeadLetters()),
       })
     },
