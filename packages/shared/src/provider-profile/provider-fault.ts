@@ -23,7 +23,9 @@ export const providerError = (code: string, message = '', detail = ''): Provider
   code,
   message: visibleText(message, MAX_MESSAGE),
   // Intuit ends some details with `: null`.
-  detail: visibleText(detail, MAX_DETAIL).replace(/\s*: null$/, ''),
+  detail: visibleText(detail, MAX_DETAIL)
+    .replace(/: null$/, '')
+    .trimEnd(),
 })
 
 export interface ProviderFault extends ProviderError {

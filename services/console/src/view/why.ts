@@ -66,12 +66,18 @@ export function causeOf(run: ExplainedRun, context: RunContext = {}): string {
   if (Status === 'Failed' || Status === 'UndoFailed')
     return capitalized(providerErrorOf(run) ?? becauseOf(run))
   const sentence = whyOf({ ...run, InDoubt: false }, context)
-  const cause = /, because (.+?)\.(?: |$)/.exec(sentence)?.[1] ?? sentence
+  const at = sentence.indexOf(BECAUSE)
+  const [cause = ''] = at === -1 ? [sentence] : sentence.slice(at + BECAUSE.length).split('. ', 1)
   return capitalized(
-    cause.replace('the provider responded with ', '').replace(/(?:, (?:which|whose) .*|\.)$/, ''),
+    cause
+      .replace('the provider responded with ', '')
+      .split(/, (?:which|whose) /, 1)
+      .join('')
+      .replace(/\.$/, ''),
   )
 }
 
+const BECAUSE = ', because '
 const capitalized = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)
 
 /** Returns why the last attempt of a run has failed; an empty text if none has. */
