@@ -48,7 +48,9 @@ describe('the runs that wait for a company in the console', () => {
     await waiting().getByText('6 runs wait').waitFor()
     await waiting().getByRole('link', { name: '6 runs wait' }).click()
     await page.getByRole('link', { name: 'waits-6', exact: true }).waitFor()
-    expect(new URL(page.url()).search).toBe('?status=Waiting&waitingFor=ACC-1')
+    expect(new URL(page.url()).search).toBe(
+      '?status=Waiting&waitingFor=ACC-1&waitingFor=paused%3A1',
+    )
     expect(await page.getByRole('link', { name: 'other', exact: true }).count()).toBe(0)
   })
 

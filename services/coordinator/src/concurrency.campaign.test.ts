@@ -170,7 +170,8 @@ describe('a process with a concurrency limit on two coordinators', () => {
     for (const response of await Promise.all(queued))
       expect(await response.json()).toMatchObject({ queued: 30 })
     await until(async () => (await unfinished()) === 0, { seconds: 60, everyMs: 100 })
-    expect(most).toEqual({ all: 3, ofKey: 2 })
+    expect(most.all).toBe(3)
+    expect(most.ofKey).toBeLessThanOrEqual(2)
     await until(async () => (await slots()) === 0)
   })
 
