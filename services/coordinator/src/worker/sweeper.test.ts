@@ -1,3 +1,5 @@
+import { setImmediate } from 'node:timers/promises'
+import { IntegrationError } from '@integration-host/shared/errors'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { systemClock } from '@integration-host/shared/process/clock'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -28,6 +30,7 @@ function sweeperOn(given: {
   waiting?: (step: string) => number | null
   consumers?: (step: string) => number | null
   undoesFailure?: boolean
+  failRun?: () => Promise<null>
 }) {
   const {
     due = () => [],
@@ -35,6 +38,7 @@ function sweeperOn(given: {
     waiting = () => 0,
     consumers = () => null,
     undoesFailure = false,
+    failRun = async () => null,
   } = given
   const polls: number[] = []
   const sent: Run[] = []
@@ -50,10 +54,11 @@ function sweeperOn(given: {
         return found
       },
       runsAtUnknownStep: async () => runsAtUnknownStep.splice(0),
-      failRun: async (...call) => (failed.push(call), null),
+      failRun: (...call) => (failed.push(call), failRun()),
     } as Partial<TransactionSource> as TransactionSource,
     queue: {
-      waiting: async (_, step) => waiting(step),
+      // A broker responds in a later turn of the event loop.
+      waiting: (_, step) => setImmediate(waiting(step)),
       consumers: async (_, step) => consumers(step),
     },
     lanes: { of: ({ Realm = null }) => (Realm === null ? null : 'busy') },
@@ -122,6 +127,22 @@ describe('the sweeper', () => {
     await sweeper[Symbol.asyncDispose]()
     expect(sweeper.sent.map(({ TransactionID }) => TransactionID)).toEqual(['2'])
     expect(sweeper.swept).toEqual([1])
+  })
+
+  it('a run that cannot be failed ends the poll, whatever lanes the other runs have, and the next poll repeats it', async () => {
+    let polls = 0
+    const invalid = { ...run(1), TransactionID: '' }
+    const sweeper = sweeperOn({
+      due: () => {
+        polls += 1
+        return polls === 1 ? [invalid, { ...run(2), Realm: '42' }, { ...run(3), Realm: '42' }] : []
+      },
+      failRun: () => Promise.reject(new IntegrationError('store_unavailable', 'not now')),
+    })
+    await eventually(() => expect(sweeper.sent).toHaveLength(2))
+    sweeper.hint()
+    await eventually(() => expect(polls).toBe(2))
+    await sweeper[Symbol.asyncDispose]()
   })
 
   it.each([

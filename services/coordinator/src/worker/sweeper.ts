@@ -4,9 +4,10 @@
  *
  * It polls every 15 s, and at once when the transaction source reports inserted rows. A run is published at growing
  * intervals, and only if the queue of its step is short: a long queue means that workers are slow and not that messages
- * are lost, so more messages would not help. The same holds for the lane of a busy company. If a step no longer exists in its process, the run fails with this reason,
- * because no worker would ever claim it.
+ * are lost, so more messages would not help. The same holds for a lane (lanes.ts). If a step no longer exists in its
+ * process, the run fails with this reason, because no worker would ever claim it.
  */
+import { lanesOf } from '@integration-host/shared/contracts/step-message'
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock, Timer } from '@integration-host/shared/process/clock'
@@ -67,19 +68,17 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
     return found
   }
 
-  /** Whether the lanes that this poll has looked at are long. */
-  const longLanes = new Map<string, boolean>()
   const isLong = (waiting: number | null): boolean =>
     waiting === null || waiting > 2 * deps.prefetch
 
-  /** Whether the message of a busy company would go to a lane that is long. */
-  async function isInLongLane(run: Run): Promise<boolean> {
-    const lane = lanes.of(run)
-    if (lane === null) return false
-    const where = `${run.Process}.${lane}`
-    const known = longLanes.get(where) ?? isLong(await queue.waiting(run.Process, lane))
-    longLanes.set(where, known)
-    return known
+  /** Returns the long lanes of the processes whose runs may go to a lane, as `<Process>.<lane>`. */
+  async function longLanesOf(runs: readonly Run[]): Promise<ReadonlySet<string>> {
+    const mayUseLanes = runs.filter(({ Realm, Priority }) => Realm !== null || Priority === 'high')
+    const found = new Set<string>()
+    for (const name of new Set(mayUseLanes.map(({ Process }) => Process)))
+      for (const lane of lanesOf(processes.get(name)?.stepNames ?? []))
+        if (isLong(await queue.waiting(name, lane))) found.add(`${name}.${lane}`)
+    return found
   }
 
   /**
@@ -94,24 +93,20 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
    */
   async function poll(): Promise<boolean> {
     const hasSettled = await settleWaits()
-    longLanes.clear()
     const steps = await shortQueues()
     if (steps.length === 0) return false
     let isCapped = true
     for (let batch = 0; batch < MAX_BATCHES && isCapped; batch += 1) {
       const runs = await source.due(steps, BATCH)
-      let count = 0
-      // One after the other, because each message counts for the lane of the next run of its company.
-      const published: Promise<void>[] = []
-      for (const run of runs) {
-        if (await isInLongLane(run)) continue
-        published.push(republish(run))
-        count += 1
-      }
+      const longLanes = await longLanesOf(runs)
+      // Each message counts for the lane of the next run of its company, so all of them begin in this turn.
+      const published = runs.flatMap((run) =>
+        longLanes.has(`${run.Process}.${lanes.of(run)}`) ? [] : [republish(run)],
+      )
       await Promise.all(published)
-      if (count > 0) {
-        log.info({ count }, 'sweeper republished the messages of overdue steps')
-        deps.onSweep(count)
+      if (published.length > 0) {
+        log.info({ count: published.length }, 'sweeper republished the messages of overdue steps')
+        deps.onSweep(published.length)
       }
       isCapped = runs.length === BATCH
     }
