@@ -324,6 +324,18 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
     return run
   }
 
+  async function takenObjects(path: string): Promise<readonly TakenObject[]> {
+    const found: TakenObject[] = []
+    let cursor: string | null = ''
+    while (cursor !== null) {
+      const query: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`
+      const page = (await request(path + query)) as unknown as TakenObjectPage
+      found.push(...page.items)
+      cursor = page.next_cursor
+    }
+    return found
+  }
+
   async function createLink(run: TestRun, name: string, body: object): Promise<string> {
     const path = `${pathOf(run.process, run.id)}/events/${encodeURIComponent(name)}/links`
     const created = (await request(path, body)) as unknown as { readonly Url: string }
@@ -434,7 +446,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
       for (let seconds = 0; seconds < MAX_TAKE_BACK_SECONDS; seconds += 1) {
         await runUntil(clock.now() + 1_000)
         const { Status } = (await request(path)) as unknown as OperationView
-        const { items } = (await request(`${path}/objects?limit=200`)) as unknown as TakenObjectPage
+        const items = await takenObjects(`${path}/objects?limit=200`)
         if (Status !== 'Running' && !items.some(({ Outcome }) => Outcome === 'pending'))
           return items.toSorted((a, b) => nameOfObject(a).localeCompare(nameOfObject(b)))
       }

@@ -7,7 +7,6 @@ import {
   OperationView,
   StartOperation,
   type TakenObject,
-  TakenObjectPage,
 } from '@integration-host/shared/contracts/operation'
 import { type Command, expectNone, invalidOption, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
@@ -25,14 +24,13 @@ import {
   type Terminal,
 } from '../terminal.ts'
 import { createScreen, INTERVAL_HELP, intervalOf, repeat, watchOptions } from '../watch.ts'
+import { objectLinesOf, objectsOf } from './taken-objects.ts'
 import { REASON_HELP, reasonOf, reasonOption, transactionId } from './transactions/arguments.ts'
 import { FILTER_HELP, filterOf, filterOptions } from './transactions/filter-options.ts'
 
 /** The maximum number of runs that are printed. `--json` prints all runs that the coordinator lists. */
 const MAX_PRINTED = 20
 const DEFAULT_LIMIT = 20
-/** The maximum number of objects that are read of an operation that takes back. */
-const MAX_OBJECTS = 100_000
 const MOST_PER_PAGE = 200
 const WATCH_HELP = `  --watch             print the progress until the operation has ended or is paused
 ${INTERVAL_HELP}`
@@ -254,7 +252,8 @@ async function watchOperation(
   const poll = async (): Promise<boolean> => {
     const operation = await service.get(pathOf(id), OperationDetail)
     last = operation
-    const objects = await objectsOf(service, operation)
+    // The objects may be many, so they are read only when all of them are known.
+    const objects = operation.Status === 'Running' ? null : await objectsOf(service, operation)
     const isPending = objects?.some(({ Outcome }) => Outcome === 'pending') === true
     const isRunning =
       operation.Status === 'Running' || (operation.Status === 'Completed' && isPending)
@@ -273,23 +272,6 @@ async function watchOperation(
   return ended?.Status === 'Completed' && ended.Failed === 0 ? exitCodes.ok : exitCodes.failed
 }
 
-/** Reads the objects of an operation that takes back; `null` for other operations. */
-async function objectsOf(
-  service: ServiceApi,
-  { ID, Action }: OperationView,
-): Promise<readonly TakenObject[] | null> {
-  if (Action !== 'take-back') return null
-  const objects: TakenObject[] = []
-  const list = {
-    path: `${pathOf(ID)}/objects`,
-    schema: TakenObjectPage,
-    limit: MAX_OBJECTS,
-    mostPerPage: MOST_PER_PAGE,
-  }
-  for await (const page of pagesOf(service, list)) objects.push(...page)
-  return objects
-}
-
 function outputOf(
   operation: OperationDetail,
   objects: readonly TakenObject[] | null,
@@ -298,45 +280,6 @@ function outputOf(
   if (isJson)
     return [JSON.stringify({ ...operation, ...(objects !== null && { Objects: objects }) })]
   return [...linesOf(operation), ...objectLinesOf(operation, objects ?? [])]
-}
-
-/** Returns the totals by entity and outcome, and the first objects that are left. */
-function objectLinesOf({ DryRun }: OperationView, objects: readonly TakenObject[]): string[] {
-  if (objects.length === 0) return []
-  const outcomeOf = ({ Outcome, Reason }: TakenObject): string =>
-    [Outcome, ...(Reason === null ? [] : [Reason])].join(': ')
-  const totals = new Map<string, number>()
-  for (const object of objects)
-    for (const entity of [object.Entity, 'in total']) {
-      const key = `${entity}\t${outcomeOf(object)}`
-      totals.set(key, (totals.get(key) ?? 0) + 1)
-    }
-  const order = ([key]: [string, number]): string => `${key.startsWith('in total') ? 1 : 0}${key}`
-  const rows = [...totals]
-    .toSorted((a, b) => order(a).localeCompare(order(b)))
-    .map(([key, count]) => [...key.split('\t'), String(count)])
-  const others = objects.filter(({ Outcome }) => Outcome === 'left' || Outcome === 'failed')
-  const shown = others.slice(0, MAX_PRINTED)
-  return [
-    '',
-    ...createTable(['ENTITY', DryRun ? 'WOULD BE' : 'IS', 'COUNT'])(rows),
-    ...(shown.length === 0
-      ? []
-      : [
-          '',
-          ...createTable(['LEFT', 'REALM', 'WHY', 'CHANGED FIELDS'])(
-            shown.map((object) => [
-              `${object.Entity} ${object.EntityID}`,
-              object.Realm,
-              object.Reason ?? '',
-              object.Fields?.join(', ') ?? '',
-            ]),
-          ),
-        ]),
-    ...(others.length > shown.length
-      ? [`… and ${others.length - shown.length} more (--json prints all)`]
-      : []),
-  ]
 }
 
 const progressOf = ({ Done, Skipped, Failed, DryRun }: OperationView): string =>

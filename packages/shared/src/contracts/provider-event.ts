@@ -53,6 +53,22 @@ export const providerEntities = [
 export type ProviderEntity = (typeof providerEntities)[number]
 
 /**
+ * The entities whose objects are members of lists. They cannot be deleted, because transactions refer to them, but can be
+ * inactive; a query returns inactive objects only on request.
+ */
+export const listEntities: ReadonlySet<string> = new Set<ProviderEntity>([
+  'Account',
+  'Class',
+  'Customer',
+  'Department',
+  'Employee',
+  'Item',
+  'PaymentMethod',
+  'Term',
+  'Vendor',
+])
+
+/**
  * The name of an entity. An entity that is not in {@link providerEntities} keeps the name that the provider gives it: the
  * provider may add one at any time.
  */

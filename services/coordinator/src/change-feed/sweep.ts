@@ -11,6 +11,7 @@
  */
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import {
+  listEntities,
   providerEntities,
   type ProviderEvent,
   providerRoutingKey,
@@ -214,25 +215,12 @@ function requestsOf(realm: string, { definition, claim, deps }: SweepCalls): Fee
   }
 }
 
-/** The entities whose objects can be inactive. A query returns inactive objects only on request. */
-const WITH_ACTIVE: ReadonlySet<string> = new Set([
-  'Account',
-  'Class',
-  'Customer',
-  'Department',
-  'Employee',
-  'Item',
-  'PaymentMethod',
-  'Term',
-  'Vendor',
-])
-
 /** Returns a time in the provider's format, without fractions of a second. */
 const timeText = (ms: number): string => `${new Date(ms).toISOString().slice(0, 19)}Z`
 
 function statementOf({ entity, from, to, start, limit }: FeedQuery): string {
   const conditions = [
-    ...(WITH_ACTIVE.has(entity) ? ['Active in (true, false)'] : []),
+    ...(listEntities.has(entity) ? ['Active in (true, false)'] : []),
     `MetaData.LastUpdatedTime >= '${timeText(from)}'`,
     ...(to === null ? [] : [`MetaData.LastUpdatedTime < '${timeText(to)}'`]),
   ]

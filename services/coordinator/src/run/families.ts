@@ -5,10 +5,10 @@
  *     statement that ends or resumes a child, whatever this statement is.
  * F2  The children of a page are stored together with the transition of their parent. A repetition finds them by their
  *     ids. A run of such an id that has another parent, or none, is never adopted: the parent fails.
- * F3  The parent waits without a lease and without a message. When no child is active, whoever has ended the last child
- *     moves the parent on in a statement of its own. If that worker was lost, the sweeper does so.
+ * F3  The parent waits without a lease and without a message. When no child is active, the replica that has ended the last
+ *     child moves the parent on in a statement of its own. If that replica was lost, the sweeper does so.
  * F4  A child beyond `concurrent` waits for its turn. It is made due by the statement that ends a sibling, and published
- *     afterwards by whoever has ended the sibling, or else by the sweeper.
+ *     afterwards by the replica that has ended the sibling, or else by the sweeper.
  * F5  What happens to the children after the end of their parent is done once (`Cascaded`), so a child that is resumed
  *     by itself afterwards is left alone.
  */

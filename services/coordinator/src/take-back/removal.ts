@@ -1,4 +1,5 @@
 /** Decides whether an object that a run has created may be taken back, and how. */
+import { listEntities } from '@integration-host/shared/contracts/provider-event'
 import { asObject } from '@integration-host/shared/json'
 import type { EntryRow } from '../entry/book-entry.ts'
 import { type BookObject, LINKING_ENTITIES } from '../step/change-place.ts'
@@ -20,18 +21,6 @@ const TRANSACTIONS: ReadonlySet<string> = new Set([
   'TimeActivity',
   'Transfer',
   'VendorCredit',
-])
-/** Objects of lists cannot be deleted, because transactions refer to them. They can be made inactive. */
-const LISTED: ReadonlySet<string> = new Set([
-  'Account',
-  'Class',
-  'Customer',
-  'Department',
-  'Employee',
-  'Item',
-  'PaymentMethod',
-  'Term',
-  'Vendor',
 ])
 /** Transactions to which the closing date does not apply, because they change no account. */
 const NON_POSTING: ReadonlySet<string> = new Set(['Estimate', 'PurchaseOrder', 'TimeActivity'])
@@ -64,7 +53,7 @@ export interface Left {
 
 /** How objects of an entity are taken back; `null` if they cannot be. */
 export const removalOf = (entity: string): RemovalKind | null =>
-  TRANSACTIONS.has(entity) ? 'delete' : LISTED.has(entity) ? 'inactivate' : null
+  TRANSACTIONS.has(entity) ? 'delete' : listEntities.has(entity) ? 'inactivate' : null
 
 /** Whether objects of an entity are applied to others, so that they are taken back before these. */
 export const isApplied = (entity: string): boolean =>

@@ -50,7 +50,7 @@ export function createTakeBack({ source, publisher, process, load }: TakeBackDep
      * Queues the runs that take back what all runs of a transaction have created, newest first.
      *
      * @throws {IntegrationError} `transaction_not_undoable` if a run of the transaction is active or in doubt, or if
-     *   nothing was created; `transaction_not_undoable` also if a later run than that of `target` exists.
+     *   nothing was created; an error with status 409 also if a later run than that of `target` exists.
      */
     async begin(operation: Operation, of: string, target: OperationTarget): Promise<void> {
       const { TransactionID, ReplayID } = target
@@ -59,11 +59,9 @@ export function createTakeBack({ source, publisher, process, load }: TakeBackDep
       if (latest === undefined) throw notFound(of, TransactionID, null)
       if (ReplayID !== null && ReplayID !== latest.ReplayID)
         throw anotherRunStarted(latest.ReplayID)
-      const found = await source.get(of, TransactionID, null, { attempts: 0, bodies: false })
       const isUncertain =
         runs.length === MAX_REPLAYS ||
-        runs.some(({ Status }) => !isOver(Status)) ||
-        found?.run.InDoubt === true
+        runs.some(({ Status, InDoubt }) => !isOver(Status) || InDoubt)
       if (isUncertain)
         throw new IntegrationError(
           'transaction_not_undoable',

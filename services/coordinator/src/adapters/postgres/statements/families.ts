@@ -401,7 +401,7 @@ const keyOf = ({ Process, TransactionID, ReplayID, Place }: FamilyKey, n: number
   Place,
 })
 
-/** Gives free turns, and returns the children that have got one and whose message nobody has published yet. */
+/** Gives free turns, and returns the children that have got one and whose message is not published yet. */
 export async function grantTurns(
   tx: Tx,
   families: readonly FamilyKey[],
