@@ -172,6 +172,20 @@ describe('a process with a concurrency limit on two coordinators', () => {
     await until(async () => (await unfinished()) === 0, { seconds: 60, everyMs: 100 })
     expect(most.all).toBe(3)
     expect(most.ofKey).toBeLessThanOrEqual(2)
+    // A company that is alone gets both of its slots, and not the third.
+    Object.assign(most, { all: 0, ofKey: 0 })
+    const alone = Array.from({ length: 20 }, (_, k) => ({
+      TransactionID: `alone ${k}`,
+      InitialData: 1,
+      Realm: 'r9',
+    }))
+    await first.call('/processes/Limited/transactions/bulk', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(alone),
+    })
+    await until(async () => (await unfinished()) === 0, { seconds: 60, everyMs: 100 })
+    expect(most).toEqual({ all: 2, ofKey: 2 })
     await until(async () => (await slots()) === 0)
   })
 
