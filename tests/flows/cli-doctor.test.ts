@@ -66,7 +66,7 @@ describe('the doctor command against a running system', () => {
     expect(reported).toEqual(
       expect.arrayContaining([
         expect.stringMatching(/^postgres migrations: all \d+ applied$/),
-        'rabbitmq queues: 14 of 14 are correct',
+        'rabbitmq queues: 19 of 19 are correct',
         'token-service key ring: decrypts all 1 credentials',
         'coordinator processes: OrderProcess',
         'coordinator integrity: rows, items and queues agree',
