@@ -27,23 +27,43 @@ const nextActs: Readonly<Record<Remedy, string>> = {
   none: 'change something first',
 }
 
-/** Returns the error codes as a Markdown table. */
+/** Returns a Markdown table of what a caller can do, with the error codes for which this holds. */
 export const errorsTable = (): string =>
   tableOf(
-    ['Code', 'Status', 'Title', 'To do'],
-    Object.entries(errorCodes).map(([code, { status, title, remedy }]) => [
-      `[\`${code}\`](#${code})`,
-      String(status),
-      title,
-      nextActs[remedy],
+    ['To do', 'Codes'],
+    Object.entries(nextActs).map(([remedy, act]) => [
+      act,
+      Object.entries(errorCodes)
+        .filter(([, error]) => error.remedy === remedy)
+        .map(([code]) => `[\`${code}\`](#${code})`)
+        .join(' '),
     ]),
   )
 
-/** Returns one Markdown table for each service, with the settings from the schema of the service. */
-export const settingsTables = (): string =>
-  Object.entries(services)
-    .map(([name, schema]) => `### ${name}\n\n${tableOf(HEAD, rowsOf(schema))}`)
-    .join('\n\n')
+/**
+ * Returns a Markdown table of the settings, from the schemas of the services. A setting without a default that accepts
+ * any text has no row. The services are named where a setting differs between them.
+ */
+export function settingsTable(): string {
+  const forms = new Map<string, Map<string, string[]>>()
+  for (const [service, schema] of Object.entries(services))
+    for (const [name = '', ...cells] of rowsOf(schema)) {
+      const ofName = forms.get(name) ?? new Map<string, string[]>()
+      const form = cells.join(' | ')
+      ofName.set(form, [...(ofName.get(form) ?? []), service])
+      forms.set(name, ofName)
+    }
+  const rows = [...forms].flatMap(([name, ofName]) =>
+    [...ofName].map(([form, named]) => [
+      ofName.size === 1 ? name : `${name} of ${named.join(', ')}`,
+      form,
+    ]),
+  )
+  return tableOf(
+    HEAD,
+    rows.filter(([, form]) => form !== 'unset | text'),
+  )
+}
 
 /** Returns a table of the commands of each group, and the help that all commands have in common. */
 export const commandTables = (): string =>
