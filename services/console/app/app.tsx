@@ -27,6 +27,7 @@ const RunsPage = lazy(async () => ({ default: (await import('./runs.ts')).RunsPa
 const BulkPage = lazy(async () => ({ default: (await import('./later.ts')).BulkPage }))
 const ProcessPage = lazy(async () => ({ default: (await import('./later.ts')).ProcessPage }))
 const ActivityPage = lazy(async () => ({ default: (await import('./later.ts')).ActivityPage }))
+const EntriesPage = lazy(async () => ({ default: (await import('./later.ts')).EntriesPage }))
 const LimitsPage = lazy(async () => ({ default: (await import('./later.ts')).LimitsPage }))
 const CompanyLimitsPage = lazy(async () => ({
   default: (await import('./later.ts')).CompanyLimitsPage,
@@ -134,6 +135,7 @@ function Page({ session, path }: { readonly session: SessionView; readonly path:
   const company = match('/companies/:realm', path)
   if (company !== null)
     return <CompanyPage key={path} session={session} realm={company['realm'] ?? ''} />
+  if (path === '/entries') return <EntriesPage />
   if (path === '/limits') return <LimitsPage />
   const limits = match('/limits/:realm', path)
   if (limits !== null) return <CompanyLimitsPage realm={limits['realm'] ?? ''} />

@@ -63,6 +63,7 @@ const run = (Attempts: readonly Attempt[], other: Partial<RunView> = {}): RunVie
   Broken: null,
   AttemptCount: Attempts.length,
   Runs: [],
+  Entries: [],
   History: [],
   Company: null,
   DataRejected: false,

@@ -17,6 +17,7 @@ import { type ChartRouteDeps, chartRoutes } from './routes/charts.ts'
 import { createRepeatedRequests, recognizeRepeats } from './routes/repeated-requests.ts'
 import { securityHeaders } from './routes/security-headers.ts'
 import { type CompanyRouteDeps, companyRoutes } from './routes/companies.ts'
+import { type EntryRouteDeps, entryRoutes } from './routes/entries.ts'
 import { type LimitsRouteDeps, limitsRoutes } from './routes/limits.ts'
 import { type ProcessRouteDeps, processRoutes } from './routes/processes.ts'
 import { type OpenIdSignInDeps, openIdSignInRoutes } from './routes/openid-sign-in.ts'
@@ -44,6 +45,7 @@ export interface AppDeps
     QueueRouteDeps,
     BulkRouteDeps,
     CompanyRouteDeps,
+    EntryRouteDeps,
     ProcessRouteDeps,
     ActivityRouteDeps,
     SearchRouteDeps,
@@ -127,6 +129,7 @@ export function createApp(deps: AppDeps): Hono {
       app.route('/api', queueRoutes(deps))
       app.route('/api', bulkRoutes(deps))
       app.route('/api', companyRoutes(deps))
+      app.route('/api', entryRoutes(deps))
       app.route('/api', processRoutes(deps))
       app.route('/api', activityRoutes(deps))
       app.route('/api', searchRoutes(deps))

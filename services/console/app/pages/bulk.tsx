@@ -123,7 +123,7 @@ function Progress({ bulk, path, session }: ProgressProps) {
         </svg>
       </div>
       <dl className="numbers after">
-        <Count name="Changed" value={bulk.Done} />
+        <Count name={bulk.Action === 'take-back' ? 'Looked at' : 'Changed'} value={bulk.Done} />
         <Count name="Left alone" value={bulk.Skipped} />
         <Count name="Failed" value={bulk.Failed} tone={bulk.Failed > 0 ? 'bad' : undefined} />
         <Count name={isEnded ? 'Not reached' : 'To do'} value={left} />
@@ -306,7 +306,9 @@ function Objects({ bulk, path }: { readonly bulk: BulkView; readonly path: strin
           <thead>
             <tr>
               <th scope="col">Object</th>
-              <th scope="col">Company</th>
+              <th scope="col" className="except-phone">
+                Company
+              </th>
               <th scope="col">Result</th>
               <th scope="col">Why</th>
             </tr>
@@ -320,7 +322,7 @@ function Objects({ bulk, path }: { readonly bulk: BulkView; readonly path: strin
                       <Outside text={`${Entity} ${EntityID}`} />
                     </Link>
                   </td>
-                  <td className="outside">
+                  <td className="outside except-phone">
                     <Outside text={Realm} />
                   </td>
                   <td>

@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
 import type { CompanyPageView, Disconnected } from '../../src/contracts/companies.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { entriesPage } from '../../src/isomorphic/pages.ts'
 import { call, Problem } from '../api.ts'
 import { full } from '../clock.ts'
 import { runbookSection } from '../documents.ts'
@@ -183,6 +184,7 @@ function State({ company, waiting, session, isPaused }: StateProps) {
       </dl>
       <p className="links">
         <Link to={`/runs?realm=${encodeURIComponent(company.Realm)}`}>Runs of this company</Link>
+        <Link to={entriesPage({ realm: company.Realm })}>Its entries in the books</Link>
         <Link to={`/limits/${encodeURIComponent(company.Realm)}`}>Its calls and limits</Link>
         <Link to={`/activity?realm=${encodeURIComponent(company.Realm)}`}>Its activity</Link>
         {fault !== undefined && (

@@ -3,11 +3,12 @@ import { useEffect } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { asksAgain } from '../../src/isomorphic/asks-again.ts'
-import { runPage } from '../../src/isomorphic/pages.ts'
+import { entriesPage, runPage } from '../../src/isomorphic/pages.ts'
 import { call, Problem } from '../api.ts'
 import { full, remaining, useSeconds } from '../clock.ts'
 import { usePageTitle } from '../page-title.ts'
 import { Ago } from '../parts/ago.tsx'
+import { EntryTable } from '../parts/entry-table.tsx'
 import { Link } from '../parts/link.tsx'
 import { MissingRun, WrongRun } from '../parts/missing-run.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
@@ -103,6 +104,7 @@ function Run({ run, session }: RunActionsProps) {
         <h2 id="steps-title">Steps</h2>
         <RunSteps run={run} />
       </section>
+      <RunEntries run={run} />
       <RunAttempts run={run} tracesUrl={session.TracesUrl} />
       <RunData session={session} run={run} />
       <section className="panel" id="history" aria-labelledby="history-title">
@@ -113,9 +115,26 @@ function Run({ run, session }: RunActionsProps) {
   )
 }
 
+/** Shows what the runs of the transaction have written to the books. */
+function RunEntries({ run }: Pick<RunActionsProps, 'run'>) {
+  if (run.Entries.length === 0) return null
+  return (
+    <section className="panel" id="entries" aria-labelledby="entries-title">
+      <h2 id="entries-title">Entries</h2>
+      <EntryTable entries={run.Entries} />
+      <p className="links after">
+        <Link to={entriesPage({ process: run.Process, transaction: run.TransactionID })}>
+          All entries of this transaction
+        </Link>
+      </p>
+    </section>
+  )
+}
+
 const PARTS = [
   { id: 'timeline', name: 'Timeline' },
   { id: 'steps', name: 'Steps' },
+  { id: 'entries', name: 'Entries' },
   { id: 'attempts', name: 'Attempts' },
   { id: 'data', name: 'Data' },
   { id: 'history', name: 'Actions on this run' },
@@ -130,13 +149,17 @@ function Parts({ run }: Pick<RunActionsProps, 'run'>) {
     // Later changes of the fragment come from the links below, and the browser scrolls by itself.
     // oxlint-disable-next-line react/exhaustive-deps
   }, [])
-  const parts = PARTS.filter(({ id }) => id !== 'attempts' || run.AttemptCount > 0)
+  const counts: Readonly<Record<string, number>> = {
+    attempts: run.AttemptCount,
+    entries: run.Entries.length,
+  }
+  const parts = PARTS.filter(({ id }) => counts[id] !== 0)
   return (
     <nav aria-label="Parts of this page" className="parts">
       {parts.map(({ id, name }) => (
         <a key={id} href={`#${id}`} aria-current={fragment === id ? 'location' : undefined}>
           {name}
-          {id === 'attempts' && <span className="muted"> {run.AttemptCount}</span>}
+          {counts[id] !== undefined && <span className="muted"> {counts[id]}</span>}
         </a>
       ))}
     </nav>

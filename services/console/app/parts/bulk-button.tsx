@@ -26,7 +26,7 @@ const CONSEQUENCES: Readonly<Record<BulkAction, string>> = {
   resume:
     'Each run continues at its step with the same idempotency keys. A target that knows them does nothing twice.',
   replay:
-    'A new run begins for each transaction, with new idempotency keys: calls are made again that were already completed.',
+    'A new run begins for each transaction, with new idempotency keys: calls are made again that were already completed. What the runs have created in the books is created once more, except by createOnce.',
   cancel: 'Each run ends. A call in flight is aborted, and may nevertheless have done its work.',
   'take-back':
     'What these transactions have created in the books is deleted or made inactive, of all their runs. What was changed or paid since is left. A replay creates it again.',

@@ -17,6 +17,9 @@ function consequenceOf(action: RunAction, run: RunView): string {
   const doubt = run.InDoubt
     ? ' The last call may have done its work: look into the target first.'
     : ''
+  const creation = run.Entries.some(({ Operation }) => Operation === 'create')
+    ? ' What the run has created in the books is created once more, except by createOnce.'
+    : ''
   const rejection = run.DataRejected ? ` ${REJECTED_AGAIN}` : ''
   switch (action) {
     case 'resume':
@@ -24,7 +27,7 @@ function consequenceOf(action: RunAction, run: RunView): string {
     case 'retry':
       return `The run does not wait any longer: ${run.StepName} is due now.`
     case 'replay':
-      return `A new run begins with new idempotency keys, so that calls are made again that were already completed.${rejection}`
+      return `A new run begins with new idempotency keys, so that calls are made again that were already completed.${creation}${rejection}`
     case 'settle':
       return `You say whether ${run.StepName} has done its work. If it has, the next step follows; if not, it is run again.`
     case 'undo':

@@ -4,6 +4,7 @@ import type { RunView } from '../../src/contracts/runs.ts'
 import { type NumberedAttempt, numberedAttempts, withoutCall } from '../attempts.ts'
 import { visible } from '../visible.ts'
 import { fullMs, timeMs } from '../clock.ts'
+import { EntryObject, EntryState, isFinding } from './entry-table.tsx'
 import { RunStatus, shownStatus } from './run-status.tsx'
 import { Outside } from './text.tsx'
 import { exact } from './timeline.tsx'
@@ -12,6 +13,9 @@ import { exact } from './timeline.tsx'
 export function RunSteps({ run }: { readonly run: RunView }) {
   const steps = [...new Set([...run.Steps, ...run.Items.map(({ StepName }) => StepName)])]
   const attempts = numberedAttempts(run)
+  const findings = run.Entries.filter(
+    (entry) => entry.ReplayID === run.ReplayID && isFinding(entry),
+  )
   const isWhole = run.AttemptCount === run.Attempts.length
   return (
     <table>
@@ -62,6 +66,13 @@ export function RunSteps({ run }: { readonly run: RunView }) {
                   <span className="muted"> · response {item.ResponseStatus}</span>
                 )}
                 {item?.Round !== undefined && <span className="muted"> · round {item.Round}</span>}
+                {findings
+                  .filter(({ StepName }) => StepName === step)
+                  .map((entry) => (
+                    <div key={entry.EntryID}>
+                      <EntryObject entry={entry} /> <EntryState entry={entry} />
+                    </div>
+                  ))}
                 {item?.Report !== undefined && <ReportedProgress report={item.Report} />}
               </td>
               <td>

@@ -16,6 +16,7 @@ export interface SearchPage {
 
 const GROUPS = [
   { kind: 'run', name: 'Runs' },
+  { kind: 'object', name: 'Objects in the books' },
   { kind: 'company', name: 'Companies' },
   { kind: 'process', name: 'Processes' },
   { kind: 'page', name: 'Pages' },
@@ -34,7 +35,7 @@ export interface SearchDialogProps {
   readonly onClose: () => void
 }
 
-/** Searches runs, companies, processes and pages. The arrow keys select a hit, and Enter opens it. */
+/** Searches runs, objects in the books, companies, processes and pages. The arrow keys select a hit, and Enter opens it. */
 export function SearchDialog({ pages, onClose }: SearchDialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
   const id = useId()
@@ -87,7 +88,7 @@ export function SearchDialog({ pages, onClose }: SearchDialogProps) {
       <input
         type="text"
         role="combobox"
-        aria-label="Search runs, companies, processes and pages"
+        aria-label="Search runs, objects in the books, companies, processes and pages"
         aria-expanded={options.length > 0}
         aria-controls={`${id}-list`}
         aria-autocomplete="list"
@@ -144,7 +145,7 @@ export function SearchDialog({ pages, onClose }: SearchDialogProps) {
             : missing.length > 0
               ? `Not searched: ${missing.map(missingText).join('; ')}`
               : text.trim() === ''
-                ? 'A run by the beginning of its id, a company by its name or id.'
+                ? 'A run by the beginning of its id, an object by its number, a company by its name or id.'
                 : `${options.length} ${options.length === 1 ? 'hit' : 'hits'}`}
       </output>
     </dialog>

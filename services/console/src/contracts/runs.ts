@@ -5,6 +5,7 @@ import { AttemptView, ItemView, StepReport } from '@integration-host/shared/cont
 import { z } from 'zod'
 import { ActivityEntry } from './activity.ts'
 import { CompanyView } from './companies.ts'
+import { EntryRow } from './entries.ts'
 
 const DataRejected = z.boolean().meta({
   description:
@@ -71,6 +72,10 @@ export const RunView = RunDetailResponse.omit({ InitialData: true, Items: true, 
         }),
       )
       .meta({ description: 'who acted on the transaction' }),
+    Entries: z.array(EntryRow).meta({
+      description:
+        'the newest entries of what the runs of the transaction have written to the books',
+    }),
     Company: z.string().nullable().meta({
       description: 'the name of the company; null if it has none, or without a company',
     }),

@@ -1,8 +1,8 @@
-/** The search over runs, companies and processes. The browser itself adds the pages. */
+/** The search over runs, objects in the books, companies and processes. The browser itself adds the pages. */
 import { z } from 'zod'
 import { MissingService } from './missing-service.ts'
 
-const hitKinds = ['run', 'company', 'process'] as const
+const hitKinds = ['run', 'object', 'company', 'process'] as const
 
 const SearchHit = z.object({
   Kind: z.enum(hitKinds),

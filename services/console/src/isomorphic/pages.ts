@@ -4,6 +4,7 @@ export const pages = {
   runs: '/runs',
   run: '/runs/:process/:id',
   bulk: '/bulk/:id',
+  entries: '/entries',
   companies: '/companies',
   company: '/companies/:realm',
   processes: '/processes',
@@ -31,6 +32,10 @@ export const runPage = (process: string, id: string, run: number | null = null):
 
 /** Returns the address of the page of an action on many runs. */
 export const bulkPage = (id: string): string => `/bulk/${encoded(id)}`
+
+/** Returns the address of the list of the entries that have these values. */
+export const entriesPage = (filter: Readonly<Record<string, string>>): string =>
+  `${pages.entries}?${new URLSearchParams(filter).toString()}`
 
 /** Returns the address of the page of the dead letters of a process. */
 export const deadLettersPage = (process: string): string => `/dead-letters/${encoded(process)}`

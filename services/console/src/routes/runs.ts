@@ -8,7 +8,7 @@ import {
 } from '@integration-host/shared/contracts/run'
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { StepReport } from '@integration-host/shared/contracts/transaction'
-import { IntegrationError } from '@integration-host/shared/errors'
+import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import {
   jsonResponse,
   problemResponses,
@@ -33,12 +33,14 @@ import {
   RunsView,
   RunView,
 } from '../contracts/runs.ts'
+import type { EntryRow } from '../contracts/entries.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { activityOfAction } from '../view/activity.ts'
 import { isDataRejected } from '../view/error-class.ts'
 import type { Installation } from '../view/installation.ts'
 import { blockedActions, causeOf, type RunContext, whyOf } from '../view/why.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
+import { EntryRows } from './entries.ts'
 import { ACTION_PROBLEMS, PEER_PROBLEMS } from './peer-problems.ts'
 
 export interface RunRouteDeps {
@@ -54,6 +56,7 @@ export interface RunRouteDeps {
 const MAX_ROWS = 200
 const ATTEMPTS = 200
 const HISTORY = 20
+const ENTRIES = 200
 /** Longer texts are cut after this many characters, because a response of 1 MB would freeze the page. */
 const MAX_TEXT = 65_536
 
@@ -114,7 +117,18 @@ export function runRoutes(deps: RunRouteDeps): Hono {
       const path = `/processes/${encodeURIComponent(process)}`
       return await coordinator.send(path, person(c), Definition)
     } catch (error) {
-      if (error instanceof IntegrationError && error.code === 'process_not_found') return NOT_LOADED
+      if (hasCode(error, 'process_not_found')) return NOT_LOADED
+      throw error
+    }
+  }
+
+  /** Returns what the runs of a transaction have written to the books. A coordinator of the release before has no entries. */
+  async function entriesOf(c: Context, process: string, transaction: string): Promise<EntryRow[]> {
+    const query = new URLSearchParams({ process, transaction, limit: String(ENTRIES) })
+    try {
+      return (await coordinator.send(`/entries?${query.toString()}`, person(c), EntryRows)).items
+    } catch (error) {
+      if (hasCode(error, 'not_found')) return []
       throw error
     }
   }
@@ -165,7 +179,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
       async (c) => {
         const { process, id } = c.req.valid('param')
         const path = pathOf(process, id)
-        const [detail, runs, actions, definition] = await Promise.all([
+        const [detail, runs, actions, definition, entries] = await Promise.all([
           coordinator.send(
             `${path}?attempts=${ATTEMPTS}&bodies=omit${replayQuery(c.req.valid('query').run)}`,
             person(c),
@@ -178,6 +192,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
             ActionPage,
           ),
           processOf(c, process),
+          entriesOf(c, process, id),
         ])
         const { InitialData: _data, Items, ...run } = detail
         const names = await companyNames.of(realmsOf(run))
@@ -190,6 +205,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
           Steps: definition.Steps,
           Decision: decisionOf(run, definition.Decisions),
           Runs: runs.items,
+          Entries: entries,
           History: actions.items.map((action) => ({
             ...activityOfAction(action),
             Action: action.Action,

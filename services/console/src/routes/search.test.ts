@@ -10,6 +10,23 @@ const run = {
   Attempt: 4,
   InitialData: 'business data',
 }
+const entry = {
+  EntryID: 'e1',
+  Realm: '4620816365291',
+  Entity: 'Invoice',
+  EntityID: '129',
+  Operation: 'update',
+  Process: 'InvoiceExport',
+  TransactionID: 'A-2',
+  ReplayID: 0,
+  StepName: 'create',
+  Fields: { PrivateNote: '5d1c0f3a9be27764' },
+  RecordedAt: '2026-11-24T10:00:00.000Z',
+  State: 'Deleted',
+  CheckedAt: null,
+  Changed: null,
+}
+const entries = [entry, { ...entry, EntryID: 'e0', TransactionID: 'A-1', Operation: 'create' }]
 const credential = { Name: 'ACC-4620816365291', Label: 'Rosewood Interiors' }
 
 describe('the search of the console', () => {
@@ -26,6 +43,10 @@ describe('the search of the console', () => {
         return { status: 503, body: { code: 'store_unavailable', detail: 'no database' } }
       if (url.pathname === '/transactions')
         return { body: { items: [{ ...run, Status: status }], next_cursor: null } }
+      if (url.pathname === '/entries') {
+        const items = entries.filter(({ EntityID }) => EntityID === url.searchParams.get('id'))
+        return { body: { items, next_cursor: null } }
+      }
       if (url.pathname === '/processes')
         return { body: { items: [], not_loaded: [{ Process: 'Rosewood', Unfinished: 1 }] } }
       return url.pathname.endsWith('/summary') ? { status: 503, body: {} } : undefined
@@ -74,6 +95,33 @@ describe('the search of the console', () => {
     expect(asked).toContain('/transactions?idPrefix=rose&limit=7')
     expect(asked).toContain('/credentials?q=rose&limit=5')
   })
+
+  it('the search finds an object in the books by its number, once, with the run of its newest entry', async () => {
+    const [hit, ...others] = (await search('invoice  129')).Hits.filter(
+      ({ Kind }) => Kind === 'object',
+    )
+    expect(others).toEqual([])
+    expect(hit).toEqual({
+      Kind: 'object',
+      Text: 'Invoice 129',
+      Detail: 'Rosewood Interiors · InvoiceExport A-2',
+      Page: '/entries?realm=4620816365291&entity=Invoice&id=129',
+    })
+    const asked = () => coordinator.requests.map(({ url }) => url.pathname + url.search)
+    expect(asked()).toContain('/entries?entity=Invoice&id=129&limit=50')
+    await search('129')
+    expect(asked()).toContain('/entries?id=129&limit=50')
+  })
+
+  it.each(['Spaceship 129', 'the invoice 129', 'é'])(
+    'no object in the books can have the name %s',
+    async (text) => {
+      const before = coordinator.requests.length
+      expect((await search(text)).Hits.map(({ Kind }) => Kind)).not.toContain('object')
+      const sent = coordinator.requests.slice(before).map(({ url }) => url.pathname)
+      expect(sent).not.toContain('/entries')
+    },
+  )
 
   it('the search shows the number of the attempt of a run that retries', async () => {
     status = 'Running'

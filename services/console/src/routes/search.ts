@@ -1,5 +1,6 @@
 import { nameOf } from '@integration-host/shared/contracts/labels'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
+import { EntityId, providerEntities } from '@integration-host/shared/contracts/provider-event'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { RunResponse } from '@integration-host/shared/contracts/run'
 import { hasCode } from '@integration-host/shared/errors'
@@ -7,12 +8,15 @@ import { jsonResponse, problemResponses, validate } from '@integration-host/shar
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
+import type { CompanyNames } from '../adapters/peers/company-names.ts'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
-import { companyPage, pages, runPage } from '../isomorphic/pages.ts'
+import { companyPage, entriesPage, pages, runPage } from '../isomorphic/pages.ts'
+import type { MissingService } from '../contracts/missing-service.ts'
 import { type SearchHit, SearchQuery, SearchView } from '../contracts/search.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { Installation } from '../view/installation.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
+import { EntryRows } from './entries.ts'
 import { partOf } from './missing-service.ts'
 import { PEER_PROBLEMS } from './peer-problems.ts'
 
@@ -21,13 +25,17 @@ export interface SearchRouteDeps {
   readonly isHttps: boolean
   readonly coordinator: ServiceClient
   readonly tokenService: ServiceClient
+  readonly companyNames: CompanyNames
   readonly installation: () => Installation
 }
 
 /** The maximum numbers of hits of each kind. The browser adds hits among the pages, up to 20 hits in total. */
 const RUNS = 7
+const OBJECTS = 5
 const COMPANIES = 5
 const PROCESSES = 3
+/** The number of entries that are read to find objects. An object may have several. */
+const ENTRIES = 50
 
 const RunPage = z.object({
   items: z.array(
@@ -44,9 +52,12 @@ const CredentialPage = z.object({
   items: z.array(CredentialView.pick({ Name: true, Label: true, CompanyName: true })),
 })
 
-/** `GET /search`: runs whose id begins with a text, and companies and processes whose names contain the text. */
+/**
+ * `GET /search`: runs whose id begins with a text, objects in the books by their number, such as `129` or `Invoice 129`, and
+ * processes whose names contain the text.
+ */
 export function searchRoutes(deps: SearchRouteDeps): Hono {
-  const { sessions, isHttps, coordinator, tokenService } = deps
+  const { sessions, isHttps, coordinator, tokenService, companyNames } = deps
 
   async function runs(q: string, person: string): Promise<readonly SearchHit[]> {
     const query = new URLSearchParams({ idPrefix: q, limit: String(RUNS) })
@@ -65,6 +76,28 @@ export function searchRoutes(deps: SearchRouteDeps): Hono {
       ].join(' · '),
       Page: runPage(Process, TransactionID, ReplayID),
     }))
+  }
+
+  async function objects(q: string, person: string): Promise<readonly SearchHit[]> {
+    const filter = objectOf(q)
+    if (filter === null) return []
+    const query = new URLSearchParams({ ...filter, limit: String(ENTRIES) })
+    const { items } = await coordinator.send(`/entries?${query.toString()}`, { person }, EntryRows)
+    // The newest entry of each object is the first one.
+    const found = [
+      ...Map.groupBy(items, (entry) => `${entry.Realm} ${entry.Entity}`).values(),
+    ].slice(0, OBJECTS)
+    const names = await companyNames.of(items.map(({ Realm }) => Realm))
+    return found.flatMap(([entry]) =>
+      entry === undefined
+        ? []
+        : {
+            Kind: 'object' as const,
+            Text: `${entry.Entity} ${entry.EntityID}`,
+            Detail: `${names[entry.Realm] ?? entry.Realm} · ${entry.Process} ${entry.TransactionID}`,
+            Page: entriesPage({ realm: entry.Realm, entity: entry.Entity, id: entry.EntityID }),
+          },
+    )
   }
 
   async function companies(q: string, person: string): Promise<readonly SearchHit[]> {
@@ -96,7 +129,8 @@ export function searchRoutes(deps: SearchRouteDeps): Hono {
     describeRoute({
       operationId: 'search',
       tags: ['search'],
-      summary: 'Runs by the beginning of their id, companies and processes by a part of their name',
+      summary:
+        'Runs by the beginning of their id, objects in the books by their number, companies and processes by a part of their name',
       responses: { 200: jsonResponse('the hits', SearchView), ...problemResponses(PEER_PROBLEMS) },
     }),
     validate('query', SearchQuery),
@@ -105,19 +139,39 @@ export function searchRoutes(deps: SearchRouteDeps): Hono {
       const person = sessionOf(c).user
       const found = await Promise.all([
         partOf('coordinator', hitsOf(runs(q, person)), []),
+        partOf('coordinator', hitsOf(objects(q, person)), []),
         partOf('token-service', hitsOf(companies(q, person)), []),
       ])
       return c.json({
         Hits: [...found.flatMap(({ part }) => part), ...processes(q)],
-        Unavailable: found.flatMap(({ unavailable }) => unavailable),
+        Unavailable: found.flatMap(({ unavailable }) => unavailable).filter(isFirstOfService),
       } satisfies SearchView)
     },
   )
 }
 
-/** No id or name can contain a text that a service rejects as invalid, so such a text has no hits. */
+/** Returns the object that a text names, such as `129` or `invoice 129`; `null` if it can be none. */
+function objectOf(q: string): Readonly<Record<string, string>> | null {
+  const [id = '', kind, ...others] = q.split(/\s+/).toReversed()
+  if (others.length > 0 || !EntityId.safeParse(id).success) return null
+  if (kind === undefined) return { id }
+  const entity = providerEntities.find((one) => one.toLowerCase() === kind.toLowerCase())
+  return entity === undefined ? null : { entity, id }
+}
+
+/** The coordinator is searched twice, and is named once. */
+const isFirstOfService = (
+  { Service }: MissingService,
+  index: number,
+  all: readonly MissingService[],
+): boolean => all.findIndex((one) => one.Service === Service) === index
+
+/**
+ * No id or name can contain a text that a service rejects as invalid, so such a text has no hits. A coordinator of the
+ * release before has no entries.
+ */
 const hitsOf = (search: Promise<readonly SearchHit[]>): Promise<readonly SearchHit[]> =>
   search.catch((error: unknown) => {
-    if (hasCode(error, 'invalid_request')) return []
+    if (hasCode(error, 'invalid_request') || hasCode(error, 'not_found')) return []
     throw error
   })

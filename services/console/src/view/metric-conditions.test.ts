@@ -182,6 +182,7 @@ describe('the conditions that the metrics show', () => {
       EntriesOutside: [
         { State: 'Deleted', Entity: 'Invoice', Count: 2 },
         { State: 'ChangedOutside', Entity: 'Payment', Count: 1 },
+        { State: 'Missing', Entity: 'JournalEntry', Count: 2 },
       ],
     })
     const services = [{ name: 'coordinator' as const, replicas: [replica(outside)] }]
@@ -189,6 +190,11 @@ describe('the conditions that the metrics show', () => {
       {
         name: 'EntriesOutside',
         title: '2 invoices that runs have written were deleted in the books',
+        page: '/entries?state=Deleted&entity=Invoice',
+      },
+      {
+        name: 'EntriesOutside',
+        title: '2 journal entries that runs have written were not found in the books',
       },
       {
         name: 'EntriesOutside',

@@ -5,7 +5,7 @@
 import { type ConditionName, durationMs } from '@integration-host/shared/conditions'
 import type { MetricsSummary } from '@integration-host/shared/contracts/metrics-summary'
 import { counted } from '../isomorphic/count-text.ts'
-import { pages, processPage } from '../isomorphic/pages.ts'
+import { entriesPage, pages, processPage } from '../isomorphic/pages.ts'
 import { type Condition, condition, type Found } from './condition.ts'
 import { type Installation, summariesOf } from './installation.ts'
 import { lateReason } from './late-runs.ts'
@@ -107,9 +107,10 @@ function* ofCoordinator(installation: Installation): Generator<Condition> {
     yield condition('EntriesOutside', {
       key: `${State} ${Entity}`,
       labels: { state: [State], entity: [Entity] },
-      title: `${counted(Count, Entity.toLowerCase())} that runs have written ${Count === 1 ? 'was' : 'were'} ${FOUND[State] ?? State} in the books`,
+      title: `${objectsText(Count, Entity)} that runs have written ${Count === 1 ? 'was' : 'were'} ${FOUND[State] ?? State} in the books`,
       detail: 'Found in the last day, when the change feed was compared with the entries of runs.',
       affected: Count,
+      page: entriesPage({ state: State, entity: Entity }),
     })
   for (const { Process: process, Step: step } of replicas[0]?.Due ?? []) {
     const here = replicas.flatMap(({ Due }) =>
@@ -117,6 +118,15 @@ function* ofCoordinator(installation: Installation): Generator<Condition> {
     )
     yield* ofDueRuns(installation, { process, step }, here)
   }
+}
+
+/** Returns a number of objects as text, such as `2 sales receipts`. */
+function objectsText(count: number, entity: string): string {
+  const one = entity.replaceAll(/(?<=[a-z])(?=[A-Z])/g, ' ').toLowerCase()
+  const many = one.endsWith('y')
+    ? `${one.slice(0, -1)}ies`
+    : `${one}${one.endsWith('s') ? 'es' : 's'}`
+  return counted(count, one, many)
 }
 
 /** What was found out about objects, by the state of their entries. */
