@@ -1,7 +1,8 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestDatabase } from '@integration-host/postgres/test-support/database'
+import { digestOf } from '@integration-host/shared/access/access-keys'
 import {
   changesTopology,
   credentialsTopology,
@@ -26,6 +27,7 @@ import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/mes
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { connect } from 'amqplib'
+import { afterEach, beforeEach } from 'vitest'
 import { loadProcesses } from '../src/adapters/folder/processes.ts'
 import { createMemoryTransactionSource } from '../src/adapters/memory/transaction-source.ts'
 import { readEmbeddedConfig } from '../src/config.ts'
@@ -38,6 +40,38 @@ import { startTarget, type Target } from './fake-target.ts'
 import { openPostgresSource } from './postgres-source.ts'
 
 export const serviceKey = 'test-key-0123456789-0123456789-0123456789'
+
+/** A service key of a test. It is for all companies and all processes, if it does not say otherwise. */
+export interface TestKey {
+  readonly id: string
+  readonly scopes: readonly string[]
+  readonly realms?: readonly string[]
+  readonly processes?: readonly string[]
+  readonly expires?: string
+}
+
+/** Returns the secret of a service key. */
+export const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
+/** Returns the header of a request with this service key. */
+export const bearer = (id: string): { readonly Authorization: string } => ({
+  Authorization: `Bearer ${keyOf(id)}`,
+})
+
+/** Writes the file of the service keys, and returns its path. Coordinators that are running read it again. */
+export async function writeKeys(
+  { dataDir }: Pick<Backends, 'dataDir'>,
+  keys: readonly TestKey[],
+): Promise<string> {
+  const file = join(dataDir, 'keys.json')
+  const entries = keys.map((key) => ({
+    realms: ['*'],
+    processes: ['*'],
+    ...key,
+    sha256: digestOf(keyOf(key.id)),
+  }))
+  await writeFile(file, JSON.stringify(entries))
+  return file
+}
 
 interface SourceTimes {
   readonly sweepMs?: number
@@ -140,6 +174,7 @@ async function removeTopology(
 }
 
 export interface Fixture extends AsyncDisposable {
+  readonly backends: Backends
   readonly url: string
   readonly source: TransactionSource
   readonly bus: MessageBus
@@ -154,6 +189,8 @@ export interface Fixture extends AsyncDisposable {
 
 export interface FixtureOptions {
   readonly env?: Readonly<Record<string, string>>
+  /** The service keys beside `serviceKey`. */
+  readonly keys?: readonly TestKey[]
   readonly processes?: readonly ProcessDefinition[]
   /** Overrides the `dispatch` of all processes. */
   readonly dispatch?: ProcessDefinition['dispatch']
@@ -168,11 +205,22 @@ export interface FixtureOptions {
 }
 
 /** Starts a coordinator and its fake target. */
-export async function startFixture(
+export const startFixture = (backends: Backends, options: FixtureOptions = {}): Promise<Fixture> =>
+  startOn(backends, options, new AsyncDisposableStack())
+
+/** Starts a coordinator and its fake target on embedded backends, which are closed together with the coordinator. */
+export async function startEmbedded(options: FixtureOptions = {}): Promise<Fixture> {
+  const stack = new AsyncDisposableStack()
+  return startOn(stack.use(await openBackends('embedded')), options, stack)
+}
+
+/** Starts a coordinator, which is closed together with the resources in `owned`. */
+async function startOn(
   backends: Backends,
-  options: FixtureOptions = {},
+  options: FixtureOptions,
+  owned: AsyncDisposableStack,
 ): Promise<Fixture> {
-  await using stack = new AsyncDisposableStack()
+  await using stack = owned.move()
   const target = stack.use(await startTarget())
   const source = options.source ?? stack.use(await backends.openSource(options.times))
   const bus = options.bus ?? stack.use(await backends.openBus(options.amqpUrl))
@@ -188,6 +236,9 @@ export async function startFixture(
     TOKEN_SERVICE_URL: target.url,
     LOCAL_PULL_SECONDS: '0.2',
     REMOTE_PULL_SECONDS: '0.5',
+    ...(options.keys !== undefined && {
+      SERVICE_KEYS_FILE: await writeKeys(backends, options.keys),
+    }),
     ...options.env,
   })
   const { dispatch } = options
@@ -204,7 +255,7 @@ export async function startFixture(
       ...(options.timing !== undefined && { timing: options.timing }),
     }),
   )
-  const owned = stack.move()
+  const running = stack.move()
   const call = (path: string, init: RequestInit = {}): Promise<Response> =>
     fetch(service.url + path, {
       ...init,
@@ -212,6 +263,7 @@ export async function startFixture(
     })
   const process = options.processes?.[0]?.name ?? 'OrderProcess'
   const fixture: Fixture = {
+    backends,
     url: service.url,
     source,
     bus,
@@ -243,9 +295,33 @@ export async function startFixture(
       })
       return last as NonNullable<typeof last>
     },
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
   }
   return fixture
+}
+
+/**
+ * Opens backends before each test. After the test, they are closed, and before them what was opened on them: the
+ * coordinators that `start` has started, and what was given to `use`, in the reverse order.
+ */
+export function onBackends(
+  kind: Backends['kind'],
+  steps: Readonly<Record<string, readonly string[]>>,
+  defaults: FixtureOptions = {},
+) {
+  let backends: Backends
+  let opened: AsyncDisposableStack
+  beforeEach(async () => {
+    opened = new AsyncDisposableStack()
+    backends = opened.use(await openBackends(kind, steps))
+  })
+  afterEach(() => opened.disposeAsync())
+  return {
+    backends: (): Backends => backends,
+    use: <Resource extends AsyncDisposable>(resource: Resource): Resource => opened.use(resource),
+    start: async (options: FixtureOptions = {}): Promise<Fixture> =>
+      opened.use(await startFixture(backends, { ...defaults, ...options })),
+  }
 }
 
 /** Waits until so many requests to the coordinator wait for the end of their runs. */

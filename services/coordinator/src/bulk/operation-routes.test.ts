@@ -1,46 +1,30 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
 import type { OperationDetail, OperationPage } from '@integration-host/shared/contracts/operation'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
-  type Backends,
   type Fixture,
-  openBackends,
+  keyOf,
   serviceKey,
-  startFixture,
+  startEmbedded,
+  type TestKey,
   watchEvents,
 } from '../../test-support/fixture.ts'
 
 const scopes = ['transactions:read', 'transactions:operate', 'audit:read']
-const entries = [
-  { id: 'reader', scopes: ['transactions:read'], realms: ['*'], processes: ['*'] },
-  { id: 'company', scopes, realms: ['42'], processes: ['*'] },
-  { id: 'other-process', scopes, realms: ['*'], processes: ['Invoice*'] },
-  { id: 'console', scopes: [...scopes, 'act-for'], realms: ['*'], processes: ['*'] },
+const entries: readonly TestKey[] = [
+  { id: 'reader', scopes: ['transactions:read'] },
+  { id: 'company', scopes, realms: ['42'] },
+  { id: 'other-process', scopes, processes: ['Invoice*'] },
+  { id: 'console', scopes: [...scopes, 'act-for'] },
 ]
-const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
 
-let backends: Backends
 let host: Fixture
 beforeAll(async () => {
-  backends = await openBackends('embedded')
-  const file = join(backends.dataDir, 'keys.json')
-  await writeFile(
-    file,
-    JSON.stringify(
-      entries.map(({ id, ...entry }) => ({ id, sha256: digestOf(keyOf(id)), ...entry })),
-    ),
-  )
-  host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file } })
+  host = await startEmbedded({ keys: entries })
   // The process is paused, so its transactions stay in the state in which these tests put them.
   await call('/processes/OrderProcess/pause', { method: 'POST' })
 })
-afterAll(async () => {
-  await host[Symbol.asyncDispose]()
-  await backends[Symbol.asyncDispose]()
-})
+afterAll(() => host[Symbol.asyncDispose]())
 
 interface Init {
   readonly method?: string

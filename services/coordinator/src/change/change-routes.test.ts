@@ -1,39 +1,21 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  type Backends,
-  type Fixture,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { bearer, type Fixture, startEmbedded, type TestKey } from '../../test-support/fixture.ts'
 import { createChangeCursors } from '../change-feed/change-cursors.ts'
 import { sale } from './changes.contract.ts'
 
-const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
-const keys = [
-  { id: 'reader', scopes: ['transactions:read'], realms: ['*'], processes: ['*'] },
-  { id: 'company-43', scopes: ['transactions:read'], realms: ['43'], processes: ['*'] },
-  { id: 'auditor', scopes: ['audit:read'], realms: ['*'], processes: ['*'] },
+const keys: readonly TestKey[] = [
+  { id: 'reader', scopes: ['transactions:read'] },
+  { id: 'company-43', scopes: ['transactions:read'], realms: ['43'] },
+  { id: 'auditor', scopes: ['audit:read'] },
 ]
 
-let backends: Backends
 let host: Fixture
 beforeAll(async () => {
-  backends = await openBackends('embedded')
-  const file = join(backends.dataDir, 'keys.json')
-  const list = keys.map((key) => ({ ...key, sha256: digestOf(keyOf(key.id)) }))
-  await writeFile(file, JSON.stringify(list))
-  host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file }, processes: [sale] })
+  host = await startEmbedded({ keys, processes: [sale] })
 })
-afterAll(async () => {
-  await host[Symbol.asyncDispose]()
-  await backends[Symbol.asyncDispose]()
-})
+afterAll(() => host[Symbol.asyncDispose]())
 
-const get = (path: string, id = 'reader') =>
-  host.call(path, { headers: { Authorization: `Bearer ${keyOf(id)}` } })
+const get = (path: string, id = 'reader') => host.call(path, { headers: bearer(id) })
 
 describe('GET /realms/{realm}/changes', () => {
   it('GET /realms/{realm}/changes shows the position of the change feed and the last sweep', async () => {

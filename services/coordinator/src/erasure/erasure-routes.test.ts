@@ -1,37 +1,27 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
 import type { ActionPage } from '@integration-host/shared/contracts/action'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
-  type Backends,
   type Fixture,
-  openBackends,
+  keyOf,
   serviceKey,
-  startFixture,
+  startEmbedded,
+  type TestKey,
 } from '../../test-support/fixture.ts'
 
 const transactions = '/processes/OrderProcess/transactions'
 const operate = { scopes: ['transactions:operate'] }
-const entries = [
-  { id: 'one-company', ...operate, realms: ['42'], processes: ['*'] },
-  { id: 'one-process', ...operate, realms: ['*'], processes: ['OrderProcess'] },
-  { id: 'reader', scopes: ['transactions:read'], realms: ['*'], processes: ['*'] },
-] as const
-type KeyId = (typeof entries)[number]['id']
-const keyOf = (id: KeyId): string => `${id}-`.padEnd(40, 'x')
+const entries: readonly TestKey[] = [
+  { id: 'one-company', ...operate, realms: ['42'] },
+  { id: 'one-process', ...operate, processes: ['OrderProcess'] },
+  { id: 'reader', scopes: ['transactions:read'] },
+]
 
-let backends: Backends
 let host: Fixture
 /** Counts the calls that have read a single run or the realms of runs. */
 let reads = 0
 beforeAll(async () => {
-  backends = await openBackends('embedded')
-  const file = join(backends.dataDir, 'keys.json')
-  const list = entries.map((entry) => ({ ...entry, sha256: digestOf(keyOf(entry.id)) }))
-  await writeFile(file, JSON.stringify(list))
-  host = await startFixture(backends, {
-    env: { SERVICE_KEYS_FILE: file },
+  host = await startEmbedded({
+    keys: entries,
     wrapSource: (source) => ({
       ...source,
       get: (...args) => ((reads += 1), source.get(...args)),
@@ -41,10 +31,7 @@ beforeAll(async () => {
   // The process is paused, so its transactions stay in the state in which these tests put them.
   await post('/processes/OrderProcess/pause', {})
 })
-afterAll(async () => {
-  await host[Symbol.asyncDispose]()
-  await backends[Symbol.asyncDispose]()
-})
+afterAll(() => host[Symbol.asyncDispose]())
 
 const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
   host.call(path, {

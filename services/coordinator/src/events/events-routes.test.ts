@@ -1,13 +1,11 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import {
-  type Backends,
+  bearer,
   type Fixture,
-  openBackends,
-  startFixture,
+  startEmbedded,
+  type TestKey,
+  writeKeys,
 } from '../../test-support/fixture.ts'
 import { WATCHERS } from './event-stream-routes.ts'
 
@@ -23,31 +21,16 @@ const changes: readonly (readonly [id: string, change: object | null, status: nu
   ['bound-to-a-company', { realms: ['42'] }, 403],
   ['bound-to-a-process', { processes: ['Other'] }, 403],
 ]
-const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
-const entryOf = (id: string) => ({
-  id,
-  sha256: digestOf(keyOf(id)),
-  scopes: ['transactions:read'],
-  realms: ['*'],
-  processes: ['*'],
-})
+const entryOf = (id: string): TestKey => ({ id, scopes: ['transactions:read'] })
 
-let backends: Backends
 let host: Fixture
-let file: string
 beforeAll(async () => {
-  backends = await openBackends('embedded')
-  file = join(backends.dataDir, 'keys.json')
-  await writeFile(file, JSON.stringify(changes.map(([id]) => entryOf(id))))
-  host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file } })
+  host = await startEmbedded({ keys: changes.map(([id]) => entryOf(id)) })
 })
-afterAll(async () => {
-  await host[Symbol.asyncDispose]()
-  await backends[Symbol.asyncDispose]()
-})
+afterAll(() => host[Symbol.asyncDispose]())
 
 const watch = (id: string, signal: AbortSignal | null = null) =>
-  host.call('/events', { signal, headers: { Authorization: `Bearer ${keyOf(id)}` } })
+  host.call('/events', { signal, headers: bearer(id) })
 
 it('a key that has taken all its places for event streams gets 503, while another key still gets a place', async () => {
   const client = new AbortController()
@@ -73,8 +56,10 @@ it('an event stream ends when its key may no longer read it, and the client cann
   const streams = await Promise.all(
     changes.map(async ([id, , status]) => ({ id, status, response: await watch(id) })),
   )
-  const changed = changes.map(([id, change]) => change && { ...entryOf(id), ...change })
-  await writeFile(file, JSON.stringify(changed.filter((entry) => entry !== null)))
+  const changed = changes.flatMap(([id, change]) =>
+    change === null ? [] : [{ ...entryOf(id), ...change }],
+  )
+  await writeKeys(host.backends, changed)
   for (const { id, status, response } of streams.filter((one) => one.status !== 200)) {
     expect(await response.text()).toBe(': connected\n\n')
     expect([id, (await watch(id)).status]).toEqual([id, status])

@@ -1,54 +1,36 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/access-keys'
 import type { ActionPage } from '@integration-host/shared/contracts/action'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
-  type Backends,
+  bearer,
   type Fixture,
-  openBackends,
   serviceKey,
-  startFixture,
+  startEmbedded,
+  type TestKey,
 } from '../../test-support/fixture.ts'
 
 const transactions = '/processes/OrderProcess/transactions'
-const everything = { realms: ['*'], processes: ['*'] }
-const entries = [
-  { id: 'erp', scopes: ['transactions:queue'], ...everything },
+const entries: readonly TestKey[] = [
+  { id: 'erp', scopes: ['transactions:queue'] },
   {
     id: 'console',
     scopes: ['transactions:queue', 'transactions:operate', 'audit:read', 'act-for'],
-    ...everything,
   },
-  { id: 'one-company', scopes: ['audit:read'], realms: ['42'], processes: ['*'] },
-  { id: 'operator', scopes: ['transactions:operate'], realms: ['42'], processes: ['*'] },
-  { id: 'other-process', scopes: ['audit:read'], realms: ['*'], processes: ['Invoice*'] },
+  { id: 'one-company', scopes: ['audit:read'], realms: ['42'] },
+  { id: 'operator', scopes: ['transactions:operate'], realms: ['42'] },
+  { id: 'other-process', scopes: ['audit:read'], processes: ['Invoice*'] },
 ]
-type KeyId = 'erp' | 'console' | 'one-company' | 'operator' | 'other-process'
-const keyOf = (id: KeyId): string => `${id}-`.padEnd(40, 'x')
 
-let backends: Backends
 let host: Fixture
 beforeAll(async () => {
-  backends = await openBackends('embedded')
-  const file = join(backends.dataDir, 'keys.json')
-  const list = entries.map(({ id, ...entry }) => ({
-    id,
-    sha256: digestOf(keyOf(id as KeyId)),
-    ...entry,
-  }))
-  await writeFile(file, JSON.stringify(list))
-  host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file } })
+  host = await startEmbedded({ keys: entries })
   // The process is paused, so its transactions stay in the state in which these tests put them.
   await post('/processes/OrderProcess/pause')
 })
-afterAll(async () => {
-  await host[Symbol.asyncDispose]()
-  await backends[Symbol.asyncDispose]()
-})
+afterAll(() => host[Symbol.asyncDispose]())
 
-const by = (id: KeyId, headers: Record<string, string> = {}): Record<string, string> => ({
-  Authorization: `Bearer ${keyOf(id)}`,
+const by = (id: string, headers: Record<string, string> = {}): Record<string, string> => ({
+  ...bearer(id),
   ...headers,
 })
 const post = (path: string, body?: unknown, headers: Record<string, string> = {}) =>

@@ -1,15 +1,14 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
 import type { Scope } from '@integration-host/shared/access/scope'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
-  type Backends,
+  bearer,
   type Fixture,
-  openBackends,
+  keyOf,
   requestsWait,
-  startFixture,
+  startEmbedded,
+  type TestKey,
+  writeKeys,
 } from '../../test-support/fixture.ts'
 import { defineProcess } from '../step/define-process.ts'
 import type { Step } from '../step/step.ts'
@@ -40,14 +39,7 @@ const sale = defineProcess('Sale').step('only', async (step: Step) =>
   isBroken ? step.fail(`no customer ${SECRET}`) : step.complete(null),
 )
 
-const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
-const entryOf = (id: string, scopes: readonly Scope[]) => ({
-  id,
-  sha256: digestOf(keyOf(id)),
-  scopes,
-  realms: ['1'],
-  processes: ['*'],
-})
+const entryOf = (id: string, scopes: readonly Scope[]): TestKey => ({ id, scopes, realms: ['1'] })
 const entries = [
   entryOf('queues', ['transactions:queue']),
   entryOf('operates', ['transactions:operate']),
@@ -56,26 +48,18 @@ const entries = [
 ]
 
 describe('what the response to a change shows', () => {
-  let backends: Backends
   let host: Fixture
-  let file: string
   beforeAll(async () => {
-    backends = await openBackends('embedded')
-    file = join(backends.dataDir, 'keys.json')
-    await writeFile(file, JSON.stringify(entries))
-    host = await startFixture(backends, { processes: [sale], env: { SERVICE_KEYS_FILE: file } })
+    host = await startEmbedded({ processes: [sale], keys: entries })
   })
-  afterAll(async () => {
-    await host[Symbol.asyncDispose]()
-    await backends[Symbol.asyncDispose]()
-  })
+  afterAll(() => host[Symbol.asyncDispose]())
 
   const post = (key: string, path: string, body: object = {}, headers: object = {}) =>
     host.call(path, {
       method: 'POST',
       headers: {
         'Content-Type': 'application/json',
-        Authorization: `Bearer ${keyOf(key)}`,
+        ...bearer(key),
         ...headers,
       },
       body: JSON.stringify(body),
@@ -180,7 +164,7 @@ describe('what the response to a change shows', () => {
         method: 'POST',
         headers: {
           'Content-Type': 'application/json',
-          Authorization: `Bearer ${keyOf(key)}`,
+          ...bearer(key),
           Prefer: `wait=${seconds}`,
         },
         body: JSON.stringify({ TransactionID: 'tomorrow', InitialData: 'own', Realm: '1' }),
@@ -247,10 +231,7 @@ describe('what the response to a change shows', () => {
       const kept = waitFor('other', `other ${change}`)
       await requestsWait(host, 2)
       const others = entries.filter(({ id }) => id === 'other')
-      await writeFile(
-        file,
-        JSON.stringify([...changed.filter(({ id }) => id !== 'other'), ...others]),
-      )
+      await writeKeys(host.backends, [...changed.filter(({ id }) => id !== 'other'), ...others])
       const response = await waiting
       expect(response.status).toBe(status)
       expect(await response.json()).toMatchObject({ code })
@@ -258,7 +239,7 @@ describe('what the response to a change shows', () => {
       const path = encodeURIComponent(`other ${change}`)
       await host.call(`${transactions}/${path}/cancel`, { method: 'POST' })
       expect((await kept).status).toBe(200)
-      await writeFile(file, JSON.stringify(entries))
+      await writeKeys(host.backends, entries)
       const headers = { Authorization: `Bearer ${keyOf('reads')}` }
       await until(async () => (await host.call(`${transactions}/${path}`, { headers })).ok)
     },

@@ -1,6 +1,3 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { Secret } from '@integration-host/shared/secrets/secret'
@@ -9,20 +6,21 @@ import { anAct } from '../../test-support/act.ts'
 import {
   type Backends,
   type Fixture,
+  keyOf,
   openBackends,
   serviceKey,
   startFixture,
+  type TestKey,
 } from '../../test-support/fixture.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import { EXPORTS } from './export.ts'
 import { createSealedCursors } from './sealed-cursors.ts'
 
 const read = { scopes: ['transactions:read'] }
-const entries = [
-  { id: 'one-company', ...read, realms: ['42'], processes: ['*'] },
-  { id: 'one-process', ...read, realms: ['*'], processes: ['OrderProcess'] },
-] as const
-const keyOf = (id: (typeof entries)[number]['id']): string => `${id}-`.padEnd(40, 'x')
+const entries: readonly TestKey[] = [
+  { id: 'one-company', ...read, realms: ['42'] },
+  { id: 'one-process', ...read, processes: ['OrderProcess'] },
+]
 const other = { name: 'AnEarlierProcess', steps: ['only'] as [string] }
 
 let backends: Backends
@@ -34,9 +32,6 @@ let onPage = (_process: string): void => {}
 let onBegin = async (): Promise<void> => {}
 beforeAll(async () => {
   backends = await openBackends('embedded')
-  const file = join(backends.dataDir, 'keys.json')
-  const list = entries.map((entry) => ({ ...entry, sha256: digestOf(keyOf(entry.id)) }))
-  await writeFile(file, JSON.stringify(list))
   source = await backends.openSource({ exportLagMs: 0 })
   host = await startFixture(backends, {
     source,
@@ -61,7 +56,7 @@ beforeAll(async () => {
         return { runs: [first], next }
       },
     }),
-    env: { SERVICE_KEYS_FILE: file },
+    keys: entries,
   })
   for (const [id, realm] of [
     ['1', '42'],

@@ -1,43 +1,31 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
-  type Backends,
+  bearer,
   type Fixture,
   openBackends,
+  startEmbedded,
   startFixture,
+  type TestKey,
 } from '../../test-support/fixture.ts'
 import { defineProcess } from '../step/define-process.ts'
 import { outlineOf } from '../step/definition.ts'
 
-const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
-const keys = [
+const keys: readonly TestKey[] = [
   {
     id: 'console',
     scopes: ['transactions:read', 'transactions:operate', 'act-for'],
-    realms: ['*'],
-    processes: ['*'],
   },
-  { id: 'company-43', scopes: ['transactions:read'], realms: ['43'], processes: ['*'] },
+  { id: 'company-43', scopes: ['transactions:read'], realms: ['43'] },
 ]
 
-let backends: Backends
 let host: Fixture
 beforeAll(async () => {
-  backends = await openBackends('embedded')
-  const file = join(backends.dataDir, 'keys.json')
-  const list = keys.map((key) => ({ ...key, sha256: digestOf(keyOf(key.id)) }))
-  await writeFile(file, JSON.stringify(list))
-  host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file } })
+  host = await startEmbedded({ keys })
 })
-afterAll(async () => {
-  await host[Symbol.asyncDispose]()
-  await backends[Symbol.asyncDispose]()
-})
+afterAll(() => host[Symbol.asyncDispose]())
 
-const by = (id: string) => ({ Authorization: `Bearer ${keyOf(id)}` })
+const by = (id: string) => bearer(id)
 const act = async (action: string, body = {}) => {
   const headers = { ...by('console'), 'Acting-For': 'ada@example.com' }
   const init = { method: 'POST', headers, body: JSON.stringify(body) }
@@ -56,7 +44,7 @@ describe('the versions of a process', () => {
     const transactions = ['1', '2'].map((TransactionID) => ({ TransactionID, InitialData: 1 }))
     await source.queue(outline, transactions)
     await using other = await startFixture(own, {
-      env: { SERVICE_KEYS_FILE: join(backends.dataDir, 'keys.json') },
+      keys,
       processes: [process('2')],
       source,
     })

@@ -1,14 +1,12 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
 import type { ActionView } from '@integration-host/shared/contracts/action'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
-  type Backends,
+  bearer,
   type Fixture,
-  openBackends,
+  keyOf,
   serviceKey,
-  startFixture,
+  startEmbedded,
+  type TestKey,
 } from '../../test-support/fixture.ts'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { ActionWithoutChange } from '../run/action.ts'
@@ -16,27 +14,19 @@ import { createReadLog, READS_PER_WINDOW } from './read-log.ts'
 
 const run = '/processes/OrderProcess/transactions/r1'
 const letters = '/processes/OrderProcess/dead-letters'
-const everything = { realms: ['*'], processes: ['*'] }
-const entries = [
-  { id: 'erp', scopes: ['transactions:read'], ...everything },
-  { id: 'console', scopes: ['transactions:read', 'act-for'], ...everything },
-  { id: 'unlucky', scopes: ['transactions:read'], ...everything },
-  { id: 'other-company', scopes: ['transactions:read'], realms: ['43'], processes: ['*'] },
-  { id: 'auditor', scopes: ['audit:read'], realms: ['42'], processes: ['*'] },
-] as const
-type KeyId = (typeof entries)[number]['id']
-const keyOf = (id: KeyId): string => `${id}-`.padEnd(40, 'x')
+const entries: readonly TestKey[] = [
+  { id: 'erp', scopes: ['transactions:read'] },
+  { id: 'console', scopes: ['transactions:read', 'act-for'] },
+  { id: 'unlucky', scopes: ['transactions:read'] },
+  { id: 'other-company', scopes: ['transactions:read'], realms: ['43'] },
+  { id: 'auditor', scopes: ['audit:read'], realms: ['42'] },
+]
 
-let backends: Backends
 let host: Fixture
 let isStoreDown = false
 beforeAll(async () => {
-  backends = await openBackends('embedded')
-  const file = join(backends.dataDir, 'keys.json')
-  const list = entries.map((entry) => ({ ...entry, sha256: digestOf(keyOf(entry.id)) }))
-  await writeFile(file, JSON.stringify(list))
-  host = await startFixture(backends, {
-    env: { SERVICE_KEYS_FILE: file },
+  host = await startEmbedded({
+    keys: entries,
     wrapSource: (real) => ({
       ...real,
       async recordWithoutChange(action) {
@@ -58,15 +48,12 @@ beforeAll(async () => {
     ContentBytes: 13,
   })
 })
-afterAll(async () => {
-  await host[Symbol.asyncDispose]()
-  await backends[Symbol.asyncDispose]()
-})
+afterAll(() => host[Symbol.asyncDispose]())
 
-const get = async (path: string, id: KeyId, person?: string) => {
+const get = async (path: string, id: string, person?: string) => {
   const response = await host.call(path, {
     headers: {
-      Authorization: `Bearer ${keyOf(id)}`,
+      ...bearer(id),
       ...(person !== undefined && { 'Acting-For': person }),
     },
   })

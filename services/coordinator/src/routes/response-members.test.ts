@@ -2,19 +2,11 @@
  * Tests that a key without `transactions:read` sees no stored data of other requests. The routes come from the OpenAPI
  * document, so a new route is tested as soon as it exists.
  */
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
 import type { Scope } from '@integration-host/shared/access/scope'
 import { DEAD_EXCHANGE } from '@integration-host/shared/contracts/step-message'
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  type Backends,
-  type Fixture,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { bearer, type Fixture, startEmbedded } from '../../test-support/fixture.ts'
 import { defineProcess } from '../step/define-process.ts'
 import type { Step } from '../step/step.ts'
 
@@ -165,18 +157,9 @@ const tested = (
   }
 }
 
-const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
-const entryOf = (id: string, ...scopes: readonly Scope[]) => ({
-  id,
-  sha256: digestOf(keyOf(id)),
-  scopes,
-  realms: ['*'],
-  processes: ['*'],
-})
 const SCOPES = ['transactions:queue', 'transactions:operate'] as const
 
 describe('a key without transactions:read', () => {
-  let backends: Backends
   let host: Fixture
   let routes: readonly Route[]
   let requests: Readonly<Record<string, Tested>>
@@ -192,7 +175,7 @@ describe('a key without transactions:read', () => {
         method,
         headers: {
           ...headers,
-          Authorization: `Bearer ${keyOf(key)}`,
+          ...bearer(key),
           ...(body !== undefined && { 'Content-Type': 'application/json' }),
         },
         ...(body !== undefined && { body: JSON.stringify(body) }),
@@ -270,17 +253,13 @@ describe('a key without transactions:read', () => {
   }
 
   beforeAll(async () => {
-    backends = await openBackends('embedded')
-    const file = join(backends.dataDir, 'keys.json')
     const all = ['transactions:read', ...SCOPES] as const
-    const entries = [
-      entryOf(PLANTER, ...all),
-      ...SCOPES.map((scope) => entryOf(nameOf(scope), scope)),
-    ]
-    await writeFile(file, JSON.stringify(entries))
-    host = await startFixture(backends, {
+    host = await startEmbedded({
       processes: [sale, held],
-      env: { SERVICE_KEYS_FILE: file },
+      keys: [
+        { id: PLANTER, scopes: all },
+        ...SCOPES.map((scope) => ({ id: nameOf(scope), scopes: [scope] })),
+      ],
     })
     const { paths } = (await (await host.call('/openapi.json')).json()) as {
       paths: Record<
@@ -301,10 +280,7 @@ describe('a key without transactions:read', () => {
     await until(async () => (await host.call('/schedules')).ok)
     await plantAll()
   })
-  afterAll(async () => {
-    await host[Symbol.asyncDispose]()
-    await backends[Symbol.asyncDispose]()
-  })
+  afterAll(() => host[Symbol.asyncDispose]())
 
   it('is tested at every route that it may call', () => {
     const changing = routes.filter(({ scope }) => SCOPES.some((one) => one === scope))

@@ -1,38 +1,22 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { respondWith } from '../../test-support/fake-target.ts'
-import {
-  type Backends,
-  type Fixture,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { bearer, type Fixture, startEmbedded } from '../../test-support/fixture.ts'
 
 const transactions = '/processes/OrderProcess/transactions'
-const keyOfCompany43 = 'company-43'.padEnd(40, 'x')
 const html = '{"Order":"r1","CreatedAt":"2026-11-20T00:00:00Z","Note":"<script>alert(1)</script>"}'
 
-let backends: Backends
 let host: Fixture
 beforeAll(async () => {
-  backends = await openBackends('embedded')
-  const file = join(backends.dataDir, 'keys.json')
-  const scopes = ['transactions:read']
-  const key = { id: 'company-43', sha256: digestOf(keyOfCompany43), scopes }
-  await writeFile(file, JSON.stringify([{ ...key, realms: ['43'], processes: ['*'] }]))
-  host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file } })
+  host = await startEmbedded({
+    keys: [{ id: 'company-43', scopes: ['transactions:read'], realms: ['43'] }],
+  })
   const headers = { intuit_tid: '1-tid', 'x-request-id': 'r-1' }
   host.target.on('/order', respondWith(201, html, headers))
   host.target.on('/report', respondWith(400, 'no', { 'x-request-id': 'r-2' }))
   await host.queue('r1', { secret: 'data' }, '42')
   await host.reached('r1', 'Failed')
 })
-afterAll(async () => {
-  await host[Symbol.asyncDispose]()
-  await backends[Symbol.asyncDispose]()
-})
+afterAll(() => host[Symbol.asyncDispose]())
 
 const read = async (path: string) => {
   const response = await host.call(transactions + path)
@@ -134,7 +118,7 @@ describe('the routes that read one run', () => {
   it.each(['/r1', '/r1/runs', '/r1/items/order/body'])(
     'GET %s is rejected with 403 for a service key of another company',
     async (path) => {
-      const headers = { Authorization: `Bearer ${keyOfCompany43}` }
+      const headers = bearer('company-43')
       expect((await host.call(transactions + path, { headers })).status).toBe(403)
     },
   )

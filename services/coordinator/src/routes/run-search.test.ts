@@ -1,33 +1,24 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
-  type Backends,
   type Fixture,
-  openBackends,
+  keyOf,
   serviceKey,
-  startFixture,
+  startEmbedded,
+  type TestKey,
 } from '../../test-support/fixture.ts'
 
 const read = { scopes: ['transactions:read', 'transactions:operate'] }
-const entries = [
-  { id: 'one-company', ...read, realms: ['42'], processes: ['*'] },
-  { id: 'one-process', ...read, realms: ['*'], processes: ['OrderProcess'] },
-] as const
-const keyOf = (id: (typeof entries)[number]['id']): string => `${id}-`.padEnd(40, 'x')
+const entries: readonly TestKey[] = [
+  { id: 'one-company', ...read, realms: ['42'] },
+  { id: 'one-process', ...read, processes: ['OrderProcess'] },
+]
 const ofOrders = '/processes/OrderProcess/transactions'
 const ofGone = '/processes/Gone/transactions'
 const gone = { name: 'Gone', steps: ['first', 'second'] } as const
 
-let backends: Backends
 let host: Fixture
 beforeAll(async () => {
-  backends = await openBackends('embedded')
-  const file = join(backends.dataDir, 'keys.json')
-  const list = entries.map((entry) => ({ ...entry, sha256: digestOf(keyOf(entry.id)) }))
-  await writeFile(file, JSON.stringify(list))
-  host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file } })
+  host = await startEmbedded({ keys: entries })
   // The process is paused, so its transactions stay in the state in which these tests put them.
   await post('/processes/OrderProcess/pause')
   await queue({ TransactionID: 'a', Realm: '42', Tags: { plan: 'gold', batch: '7' } })
@@ -40,10 +31,7 @@ beforeAll(async () => {
     { TransactionID: 'e', InitialData: 1, Realm: '43' },
   ])
 })
-afterAll(async () => {
-  await host[Symbol.asyncDispose]()
-  await backends[Symbol.asyncDispose]()
-})
+afterAll(() => host[Symbol.asyncDispose]())
 
 const post = async (path: string, body: unknown = {}, key: string = serviceKey) => {
   const response = await host.call(path, {

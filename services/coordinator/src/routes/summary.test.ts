@@ -1,24 +1,14 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { respondWith } from '../../test-support/fake-target.ts'
-import {
-  type Backends,
-  type Fixture,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { bearer, type Fixture, startEmbedded, type TestKey } from '../../test-support/fixture.ts'
 
-const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
 const scopes = ['transactions:read']
-const keys = [
-  { id: 'company-43', scopes, realms: ['43'], processes: ['*'] },
-  { id: 'invoices', scopes, realms: ['*'], processes: ['Invoice*'] },
+const keys: readonly TestKey[] = [
+  { id: 'company-43', scopes, realms: ['43'] },
+  { id: 'invoices', scopes, processes: ['Invoice*'] },
 ]
 
-let backends: Backends
 let host: Fixture
 /** Delays each audit until the test allows the audit to continue. */
 const permits: (() => void)[] = []
@@ -27,12 +17,8 @@ const permitAudit = async (): Promise<void> => {
   permits.shift()?.()
 }
 beforeAll(async () => {
-  backends = await openBackends('embedded')
-  const file = join(backends.dataDir, 'keys.json')
-  const list = keys.map((key) => ({ ...key, sha256: digestOf(keyOf(key.id)) }))
-  await writeFile(file, JSON.stringify(list))
-  host = await startFixture(backends, {
-    env: { SERVICE_KEYS_FILE: file },
+  host = await startEmbedded({
+    keys,
     wrapSource: (source) => ({
       ...source,
       async audit(processes) {
@@ -45,7 +31,6 @@ beforeAll(async () => {
 afterAll(async () => {
   for (const permit of permits) permit()
   await host[Symbol.asyncDispose]()
-  await backends[Symbol.asyncDispose]()
 })
 
 interface Summary {
@@ -106,7 +91,7 @@ describe('the summary of a process', () => {
   it.each(['company-43', 'invoices'])(
     'the summary is rejected for the key %s, which may not read all runs of the process',
     async (id) => {
-      const headers = { Authorization: `Bearer ${keyOf(id)}` }
+      const headers = bearer(id)
       expect((await host.call(path, { headers })).status).toBe(403)
     },
   )

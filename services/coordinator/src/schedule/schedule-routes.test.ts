@@ -1,24 +1,15 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
 import type { ScheduleList } from '@integration-host/shared/contracts/schedule'
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  type Backends,
-  type Fixture,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { bearer, type Fixture, startEmbedded, type TestKey } from '../../test-support/fixture.ts'
 import { defineProcess } from '../step/define-process.ts'
 
-const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
 const scopes = ['transactions:read', 'transactions:operate', 'audit:read']
-const keys = [
-  { id: 'ops', scopes, realms: ['*'], processes: ['*'] },
-  { id: 'company-43', scopes, realms: ['43'], processes: ['*'] },
-  { id: 'other', scopes, realms: ['*'], processes: ['Other'] },
-  { id: 'reader', scopes: ['transactions:read'], realms: ['*'], processes: ['*'] },
+const keys: readonly TestKey[] = [
+  { id: 'ops', scopes },
+  { id: 'company-43', scopes, realms: ['43'] },
+  { id: 'other', scopes, processes: ['Other'] },
+  { id: 'reader', scopes: ['transactions:read'] },
 ]
 const reports = defineProcess('Reports', {
   schedules: [
@@ -27,26 +18,19 @@ const reports = defineProcess('Reports', {
   ],
 }).step('report', (step) => step.complete(step.realm))
 
-let backends: Backends
 let host: Fixture
 beforeAll(async () => {
-  backends = await openBackends('embedded')
-  const file = join(backends.dataDir, 'keys.json')
-  const list = keys.map((key) => ({ ...key, sha256: digestOf(keyOf(key.id)) }))
-  await writeFile(file, JSON.stringify(list))
-  host = await startFixture(backends, {
-    env: { SERVICE_KEYS_FILE: file, TOKEN_SERVICE_URL: 'http://127.0.0.1:9' },
+  host = await startEmbedded({
+    keys,
+    env: { TOKEN_SERVICE_URL: 'http://127.0.0.1:9' },
     processes: [reports],
   })
   await until(async () => (await listed('ops')).length === 2)
 })
-afterAll(async () => {
-  await host[Symbol.asyncDispose]()
-  await backends[Symbol.asyncDispose]()
-})
+afterAll(() => host[Symbol.asyncDispose]())
 
 const call = (path: string, id = 'ops', init: RequestInit = {}) =>
-  host.call(path, { ...init, headers: { Authorization: `Bearer ${keyOf(id)}` } })
+  host.call(path, { ...init, headers: bearer(id) })
 const listed = async (id: string): Promise<ScheduleList['items']> =>
   ((await (await call('/schedules', id)).json()) as ScheduleList).items
 const post = (path: string, body: object = {}, id = 'ops') =>
