@@ -1,14 +1,11 @@
 import { ActionPage } from '@integration-host/shared/contracts/action'
 import { AuditPage } from '@integration-host/shared/contracts/audit'
 import { credentialName } from '@integration-host/shared/contracts/realm'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
-import { describeRoute } from 'hono-openapi'
 import type { CompanyNames } from '../adapters/peers/company-names.ts'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
 import { type ActivityEntry, ActivityQuery, ActivityView } from '../contracts/activity.ts'
 import type { MissingService } from '../contracts/missing-service.ts'
-import type { Sessions } from '../session/sessions.ts'
 import type { SignInLog } from '../session/sign-in-log.ts'
 import {
   activityOfAction,
@@ -20,13 +17,10 @@ import {
   mergeActivity,
   withCompanyName,
 } from '../view/activity.ts'
-import { needsRole, sessionOf } from './browser-guard.ts'
 import { partOf } from './missing-service.ts'
-import { PEER_PROBLEMS } from './peer-problems.ts'
+import { type GuardDeps, guardedRoutes } from './guarded-route.ts'
 
-export interface ActivityRouteDeps {
-  readonly sessions: Sessions
-  readonly isHttps: boolean
+export interface ActivityRouteDeps extends GuardDeps {
   readonly coordinator: ServiceClient
   readonly tokenService: ServiceClient
   readonly companyNames: CompanyNames
@@ -47,7 +41,8 @@ const NOTHING: LogPart = { items: [], hasMore: false }
 
 /** `GET /activity`: the action log, the audit log and the sign-ins as one list. */
 export function activityRoutes(deps: ActivityRouteDeps): Hono {
-  const { sessions, isHttps, coordinator, tokenService, companyNames, signInLog } = deps
+  const { read } = guardedRoutes(deps, 'activity')
+  const { coordinator, tokenService, companyNames, signInLog } = deps
 
   async function readActions(
     query: ActivityQuery,
@@ -109,52 +104,46 @@ export function activityRoutes(deps: ActivityRouteDeps): Hono {
 
   return new Hono().get(
     '/activity',
-    needsRole(sessions, 'viewer', isHttps),
-    describeRoute({
+    ...read({
       operationId: 'listActivity',
-      tags: ['activity'],
       summary: 'Who did what: actions, the audit log, and sign-ins at this console; newest first',
-      responses: {
-        200: jsonResponse('a page', ActivityView),
-        ...problemResponses(PEER_PROBLEMS),
+      query: ActivityQuery,
+      view: ['a page', ActivityView],
+      async respond({ by, query }) {
+        const person = by.person
+        let next = positionsOf(query.before)
+        const entries: ActivityEntry[] = []
+        const unavailable: MissingService[] = []
+        for (let round = 0; round < MAX_ROUNDS && entries.length < ROWS; round += 1) {
+          const [actions = null, audit = null, signIns = null] = next
+          // If a service does not respond, its log is treated as empty. Therefore, the next pages do not contain it either.
+          const parts = await Promise.all([
+            partOf('coordinator', readActions(query, actions, person), NOTHING),
+            partOf('token-service', readAudit(query, audit, person), NOTHING),
+          ])
+          unavailable.push(...parts.flatMap((part) => part.unavailable))
+          const merged = mergeActivity(
+            [...parts.map(({ part }) => part), readSignIns(query, signIns)],
+            next,
+            query,
+            ROWS - entries.length,
+          )
+          entries.push(...merged.entries)
+          next = merged.next
+          if (isAtEnd(next)) break
+        }
+        const realms = entries.flatMap(({ Kind, Realm }) =>
+          Kind === 'companies' && Realm !== null ? [Realm] : [],
+        )
+        const names = await companyNames.of(realms)
+        return {
+          Entries: entries.map((entry) => withCompanyName(entry, names)),
+          Next: isAtEnd(next) ? null : next.map((position) => position ?? '').join('.'),
+          Unavailable: unavailable,
+          SignInsSince: new Date(signInLog.since).toISOString(),
+        } satisfies ActivityView
       },
     }),
-    validate('query', ActivityQuery),
-    async (c) => {
-      const query = c.req.valid('query')
-      const person = sessionOf(c).user
-      let next = positionsOf(query.before)
-      const entries: ActivityEntry[] = []
-      const unavailable: MissingService[] = []
-      for (let round = 0; round < MAX_ROUNDS && entries.length < ROWS; round += 1) {
-        const [actions = null, audit = null, signIns = null] = next
-        // If a service does not respond, its log is treated as empty. Therefore, the next pages do not contain it either.
-        const parts = await Promise.all([
-          partOf('coordinator', readActions(query, actions, person), NOTHING),
-          partOf('token-service', readAudit(query, audit, person), NOTHING),
-        ])
-        unavailable.push(...parts.flatMap((part) => part.unavailable))
-        const merged = mergeActivity(
-          [...parts.map(({ part }) => part), readSignIns(query, signIns)],
-          next,
-          query,
-          ROWS - entries.length,
-        )
-        entries.push(...merged.entries)
-        next = merged.next
-        if (isAtEnd(next)) break
-      }
-      const realms = entries.flatMap(({ Kind, Realm }) =>
-        Kind === 'companies' && Realm !== null ? [Realm] : [],
-      )
-      const names = await companyNames.of(realms)
-      return c.json({
-        Entries: entries.map((entry) => withCompanyName(entry, names)),
-        Next: isAtEnd(next) ? null : next.map((position) => position ?? '').join('.'),
-        Unavailable: unavailable,
-        SignInsSince: new Date(signInLog.since).toISOString(),
-      } satisfies ActivityView)
-    },
   )
 }
 

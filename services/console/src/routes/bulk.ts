@@ -3,20 +3,15 @@ import {
   OperationPage,
   OperationView,
 } from '@integration-host/shared/contracts/operation'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
-import { type Context, Hono } from 'hono'
-import { describeRoute } from 'hono-openapi'
+import { Hono } from 'hono'
 import { z } from 'zod'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
 import { bulkChanges, BulkList, BulkObjects, BulkView, StartBulk } from '../contracts/bulk.ts'
 import { ReasonBody } from '../contracts/processes.ts'
-import type { Sessions } from '../session/sessions.ts'
-import { changesNothing, needsRole, sessionOf } from './browser-guard.ts'
-import { ACTION_PROBLEMS, PEER_PROBLEMS } from './peer-problems.ts'
+import { changesNothing } from './browser-guard.ts'
+import { type GuardDeps, type Person, guardedRoutes } from './guarded-route.ts'
 
-export interface BulkRouteDeps {
-  readonly sessions: Sessions
-  readonly isHttps: boolean
+export interface BulkRouteDeps extends GuardDeps {
   readonly coordinator: ServiceClient
 }
 
@@ -35,146 +30,118 @@ const ChangeParam = IdParam.extend({ change: z.enum(bulkChanges) })
 /**
  * The routes of actions on many runs. The coordinator first counts the runs of an action, and then executes the action.
  */
-export function bulkRoutes({ sessions, isHttps, coordinator }: BulkRouteDeps): Hono {
-  const tags = ['bulk']
-  const viewer = needsRole(sessions, 'viewer', isHttps)
-  const operator = needsRole(sessions, 'operator', isHttps)
-  const person = (c: Context): { readonly person: string } => ({ person: sessionOf(c).user })
-  const read = (c: Context, id: string): Promise<OperationDetail> =>
-    coordinator.send(`/operations/${encodeURIComponent(id)}`, person(c), OperationDetail)
+export function bulkRoutes(deps: BulkRouteDeps): Hono {
+  const { coordinator } = deps
+  const { act, read } = guardedRoutes(deps, 'bulk')
+  const operationOf = (by: Person, id: string): Promise<OperationDetail> =>
+    coordinator.send(`/operations/${encodeURIComponent(id)}`, by, OperationDetail)
 
   return new Hono()
     .get(
       '/bulk',
-      viewer,
-      describeRoute({
+      ...read({
         operationId: 'listBulk',
-        tags,
         summary: 'The newest actions on many runs',
-        responses: { 200: jsonResponse('the list', BulkList), ...problemResponses(PEER_PROBLEMS) },
+        view: ['the list', BulkList],
+        async respond({ by }) {
+          const path = `/operations?limit=${ROWS}`
+          const { items } = await coordinator.send(path, by, OperationPage)
+          return { Operations: items.filter(({ DryRun }) => !DryRun) } satisfies BulkList
+        },
       }),
-      async (c) => {
-        const path = `/operations?limit=${ROWS}`
-        const { items } = await coordinator.send(path, person(c), OperationPage)
-        return c.json({ Operations: items.filter(({ DryRun }) => !DryRun) } satisfies BulkList)
-      },
     )
     .post(
       '/bulk',
-      operator,
-      describeRoute({
+      ...act({
         operationId: 'startBulk',
-        tags,
         summary: 'Counts the runs that an action would change, or begins the action',
         description:
           'A filter without `until` gets the time of the request, and the response contains it. So a person who sends ' +
           'the filter of the count acts on no run that was queued after the count.',
-        responses: {
-          202: jsonResponse('the coordinator works on it', OperationView),
-          ...problemResponses(ACTION_PROBLEMS),
+        body: StartBulk,
+        view: ['the coordinator works on it', OperationView, 202],
+        async respond({ c, by, body: { Filter, Reason, ...body } }) {
+          if (body.DryRun) changesNothing(c)
+          const request = {
+            ...by,
+            method: 'POST',
+            body: {
+              ...body,
+              Reason: Reason ?? COUNT_REASON,
+              ...(Filter !== undefined && {
+                Filter: { until: new Date().toISOString(), ...Filter },
+              }),
+            },
+          } as const
+          return await coordinator.send('/operations', request, OperationView)
         },
       }),
-      validate('json', StartBulk),
-      async (c) => {
-        const { Filter, Reason, ...body } = c.req.valid('json')
-        if (body.DryRun) changesNothing(c)
-        const request = {
-          ...person(c),
-          method: 'POST',
-          body: {
-            ...body,
-            Reason: Reason ?? COUNT_REASON,
-            ...(Filter !== undefined && { Filter: { until: new Date().toISOString(), ...Filter } }),
-          },
-        } as const
-        return c.json(await coordinator.send('/operations', request, OperationView), 202)
-      },
     )
     .get(
       '/bulk/:id',
-      viewer,
-      describeRoute({
+      ...read({
         operationId: 'getBulk',
-        tags,
         summary: 'How far an action on many runs is, and which runs failed',
-        responses: {
-          200: jsonResponse('the action', BulkView),
-          ...problemResponses(PEER_PROBLEMS),
+        param: IdParam,
+        view: ['the action', BulkView],
+        async respond({ by, param }) {
+          const { Matches: _matches, ...operation } = await operationOf(by, param.id)
+          return operation satisfies BulkView
         },
       }),
-      validate('param', IdParam),
-      async (c) => {
-        const { Matches: _matches, ...operation } = await read(c, c.req.valid('param').id)
-        return c.json(operation satisfies BulkView)
-      },
     )
     .get(
       '/bulk/:id/objects',
-      viewer,
-      describeRoute({
+      ...read({
         operationId: 'listBulkObjects',
-        tags,
         summary: 'What becomes of each object that an action takes back',
-        responses: {
-          200: jsonResponse('a page of the objects', BulkObjects),
-          ...problemResponses(PEER_PROBLEMS),
+        param: IdParam,
+        query: ObjectsQuery,
+        view: ['a page of the objects', BulkObjects],
+        async respond({ by, param, query: { cursor } }) {
+          const query = new URLSearchParams({ limit: String(OBJECTS), ...(cursor && { cursor }) })
+          const path = `/operations/${encodeURIComponent(param.id)}/objects?${query.toString()}`
+          return await coordinator.send(path, by, BulkObjects)
         },
       }),
-      validate('param', IdParam),
-      validate('query', ObjectsQuery),
-      async (c) => {
-        const { cursor } = c.req.valid('query')
-        const query = new URLSearchParams({ limit: String(OBJECTS), ...(cursor && { cursor }) })
-        const path = `/operations/${encodeURIComponent(c.req.valid('param').id)}/objects?${query.toString()}`
-        return c.json(await coordinator.send(path, person(c), BulkObjects))
-      },
     )
     .get(
       '/bulk/:id/file',
-      viewer,
-      describeRoute({
+      ...read({
         operationId: 'downloadBulk',
-        tags,
         summary: 'The action, and then each run that failed, as a file of JSON lines',
+        param: IdParam,
         responses: {
           200: {
             description: 'the file',
             content: { 'application/x-ndjson': { schema: { type: 'string' } } },
           },
-          ...problemResponses(PEER_PROBLEMS),
+        },
+        async respond({ c, by, param }) {
+          const operation = await operationOf(by, param.id)
+          const { Matches: _matches, Failures, ...summary } = operation
+          const lines = [summary, ...Failures].map((line) => `${JSON.stringify(line)}\n`)
+          return c.body(lines.join(''), 200, {
+            'Content-Type': 'application/x-ndjson',
+            // The coordinator has generated this id, so it needs no further check.
+            'Content-Disposition': `attachment; filename="bulk-${encodeURIComponent(summary.ID)}.ndjson"`,
+          })
         },
       }),
-      validate('param', IdParam),
-      async (c) => {
-        const operation = await read(c, c.req.valid('param').id)
-        const { Matches: _matches, Failures, ...summary } = operation
-        const lines = [summary, ...Failures].map((line) => `${JSON.stringify(line)}\n`)
-        return c.body(lines.join(''), 200, {
-          'Content-Type': 'application/x-ndjson',
-          // The coordinator has generated this id, so it needs no further check.
-          'Content-Disposition': `attachment; filename="bulk-${encodeURIComponent(summary.ID)}.ndjson"`,
-        })
-      },
     )
     .post(
       '/bulk/:id/:change',
-      operator,
-      describeRoute({
+      ...act({
         operationId: 'changeBulk',
-        tags,
         summary: 'Stops an action for good, or continues one that has paused',
-        responses: {
-          200: jsonResponse('the action', OperationView),
-          ...problemResponses(ACTION_PROBLEMS),
+        param: ChangeParam,
+        body: ReasonBody,
+        view: ['the action', OperationView],
+        async respond({ by, param: { id, change }, body }) {
+          const request = { ...by, method: 'POST', body } as const
+          const path = `/operations/${encodeURIComponent(id)}/${change}`
+          return await coordinator.send(path, request, OperationView)
         },
       }),
-      validate('param', ChangeParam),
-      validate('json', ReasonBody),
-      async (c) => {
-        const { id, change } = c.req.valid('param')
-        const request = { ...person(c), method: 'POST', body: c.req.valid('json') } as const
-        const path = `/operations/${encodeURIComponent(id)}/${change}`
-        return c.json(await coordinator.send(path, request, OperationView))
-      },
     )
 }

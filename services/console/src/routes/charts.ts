@@ -1,18 +1,12 @@
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
-import { describeRoute } from 'hono-openapi'
 import type { ReadRange, TimeRange } from '../adapters/prometheus/range-reader.ts'
 import { type ChartRange, type ChartSeries, ChartsQuery, ChartsView } from '../contracts/charts.ts'
 import type { ServicesView } from '../contracts/services.ts'
-import type { Sessions } from '../session/sessions.ts'
 import type { Installation } from '../view/installation.ts'
 import { missingService, type Plot, plots, presentValues } from '../view/plots.ts'
-import { needsRole } from './browser-guard.ts'
-import { PEER_PROBLEMS } from './peer-problems.ts'
+import { type GuardDeps, guardedRoutes } from './guarded-route.ts'
 
-export interface ChartRouteDeps {
-  readonly sessions: Sessions
-  readonly isHttps: boolean
+export interface ChartRouteDeps extends GuardDeps {
   /** Reads series from Prometheus; `null` without `PROMETHEUS_URL`. */
   readonly readRange: ReadRange | null
   readonly grafanaUrl: string | null
@@ -31,7 +25,8 @@ const REUSED_MS = 30_000
 
 /** `GET /charts`: the charts from Prometheus, or their present values from what the console has read. */
 export function chartRoutes(deps: ChartRouteDeps): Hono {
-  const { sessions, isHttps, readRange, grafanaUrl } = deps
+  const routes = guardedRoutes(deps, 'state')
+  const { readRange, grafanaUrl } = deps
   const latest = new Map<
     ChartRange,
     { readonly at: number; readonly result: Promise<ChartsView> }
@@ -110,21 +105,14 @@ export function chartRoutes(deps: ChartRouteDeps): Hono {
 
   return new Hono().get(
     '/charts',
-    needsRole(sessions, 'viewer', isHttps),
-    describeRoute({
+    ...routes.read({
       operationId: 'getCharts',
-      tags: ['state'],
       summary:
         'Four charts: of the last hour, day or week with Prometheus, or their present values',
-      responses: {
-        200: jsonResponse('the charts', ChartsView),
-        ...problemResponses(PEER_PROBLEMS),
-      },
+      query: ChartsQuery,
+      view: ['the charts', ChartsView],
+      respond: ({ query: { range } }) =>
+        readRange === null ? presentCharts() : reused(readRange, range),
     }),
-    validate('query', ChartsQuery),
-    async (c) =>
-      c.json(
-        readRange === null ? presentCharts() : await reused(readRange, c.req.valid('query').range),
-      ),
   )
 }

@@ -1,20 +1,14 @@
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
-import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { GatewayRealms } from '../adapters/peers/gateway-realms.ts'
 import { CompanyLimitsView, LimitsView } from '../contracts/limits.ts'
-import type { Sessions } from '../session/sessions.ts'
 import { type Installation, responding } from '../view/installation.ts'
 import { mergeCalls, mergeRealm, mergeRealms } from '../view/limits.ts'
-import { needsRole, sessionOf } from './browser-guard.ts'
-import { PEER_PROBLEMS } from './peer-problems.ts'
+import { type GuardDeps, guardedRoutes } from './guarded-route.ts'
 
-export interface LimitsRouteDeps {
-  readonly sessions: Sessions
-  readonly isHttps: boolean
+export interface LimitsRouteDeps extends GuardDeps {
   readonly gatewayRealms: GatewayRealms
   readonly installation: () => Installation
 }
@@ -22,9 +16,9 @@ export interface LimitsRouteDeps {
 const ROWS = 50
 
 /** `GET /limits` and `GET /limits/:realm`: what the gateways have recorded about the companies. */
-export function limitsRoutes({ sessions, isHttps, gatewayRealms, installation }: LimitsRouteDeps) {
-  const tags = ['limits']
-  const viewer = needsRole(sessions, 'viewer', isHttps)
+export function limitsRoutes(deps: LimitsRouteDeps) {
+  const { gatewayRealms, installation } = deps
+  const { read } = guardedRoutes(deps, 'limits')
 
   /**
    * Every gateway reports the counts of all gateways, so the counts of one gateway are sufficient.
@@ -57,68 +51,57 @@ export function limitsRoutes({ sessions, isHttps, gatewayRealms, installation }:
   return new Hono()
     .get(
       '/limits',
-      viewer,
-      describeRoute({
+      ...read({
         operationId: 'getLimits',
-        tags,
         summary: 'Companies that rest after a 429, whose calls wait, and the busiest',
-        responses: {
-          200: jsonResponse('the limits', LimitsView),
-          ...problemResponses(PEER_PROBLEMS),
+        view: ['the limits', LimitsView],
+        async respond({ by }) {
+          const person = by.person
+          const { bodies, silent } = await gatewayRealms.list(person)
+          if (bodies.length === 0) throw noGateway()
+          const companies = mergeRealms(bodies.map(({ items }) => items))
+          return {
+            Limits: bodies[0]?.Limits ?? null,
+            Companies: await Promise.all(
+              companies.slice(0, ROWS).map(async (company) => ({
+                ...company,
+                Label: await gatewayRealms.label(company.Realm, person),
+              })),
+            ),
+            Resting: companies.filter(({ HeldUntil }) => HeldUntil !== null).length,
+            Waiting: companies.reduce((sum, { Waiting }) => sum + Waiting, 0),
+            Month: bodies[0]?.Month ?? new Date().toISOString().slice(0, 7),
+            Metered: ofMonth('MeteredCalls'),
+            Budget: ofMonth('MonthlyBudget'),
+            Replicas: bodies.length,
+            Silent: [...silent],
+          } satisfies LimitsView
         },
       }),
-      async (c) => {
-        const person = sessionOf(c).user
-        const { bodies, silent } = await gatewayRealms.list(person)
-        if (bodies.length === 0) throw noGateway()
-        const companies = mergeRealms(bodies.map(({ items }) => items))
-        return c.json({
-          Limits: bodies[0]?.Limits ?? null,
-          Companies: await Promise.all(
-            companies.slice(0, ROWS).map(async (company) => ({
-              ...company,
-              Label: await gatewayRealms.label(company.Realm, person),
-            })),
-          ),
-          Resting: companies.filter(({ HeldUntil }) => HeldUntil !== null).length,
-          Waiting: companies.reduce((sum, { Waiting }) => sum + Waiting, 0),
-          Month: bodies[0]?.Month ?? new Date().toISOString().slice(0, 7),
-          Metered: ofMonth('MeteredCalls'),
-          Budget: ofMonth('MonthlyBudget'),
-          Replicas: bodies.length,
-          Silent: [...silent],
-        } satisfies LimitsView)
-      },
     )
     .get(
       '/limits/:realm',
-      viewer,
-      describeRoute({
+      ...read({
         operationId: 'getCompanyLimits',
-        tags,
         summary: 'One company with its last failed calls',
-        responses: {
-          200: jsonResponse('the company', CompanyLimitsView),
-          ...problemResponses(PEER_PROBLEMS),
+        param: z.object({ realm: Realm }),
+        view: ['the company', CompanyLimitsView],
+        async respond({ by, param: { realm } }) {
+          const person = by.person
+          const [{ bodies, silent }, list, label] = await Promise.all([
+            gatewayRealms.find(realm, person),
+            gatewayRealms.list(person),
+            gatewayRealms.label(realm, person),
+          ])
+          if (bodies.length === 0) throw noGateway()
+          return {
+            Company: { ...mergeRealm(bodies), Realm: realm, Label: label },
+            Limits: list.bodies[0]?.Limits ?? null,
+            Calls: mergeCalls(bodies),
+            Replicas: bodies.length,
+            Silent: [...silent],
+          } satisfies CompanyLimitsView
         },
       }),
-      validate('param', z.object({ realm: Realm })),
-      async (c) => {
-        const { realm } = c.req.valid('param')
-        const person = sessionOf(c).user
-        const [{ bodies, silent }, list, label] = await Promise.all([
-          gatewayRealms.find(realm, person),
-          gatewayRealms.list(person),
-          gatewayRealms.label(realm, person),
-        ])
-        if (bodies.length === 0) throw noGateway()
-        return c.json({
-          Company: { ...mergeRealm(bodies), Realm: realm, Label: label },
-          Limits: list.bodies[0]?.Limits ?? null,
-          Calls: mergeCalls(bodies),
-          Replicas: bodies.length,
-          Silent: [...silent],
-        } satisfies CompanyLimitsView)
-      },
     )
 }

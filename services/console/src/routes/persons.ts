@@ -6,13 +6,11 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { AllSessions, EndedSessions } from '../contracts/session.ts'
-import type { Sessions } from '../session/sessions.ts'
-import { changesNothing, needsRole, sessionOf } from './browser-guard.ts'
+import { changesNothing } from './browser-guard.ts'
+import { type GuardDeps, guardedRoutes } from './guarded-route.ts'
 
-export interface PersonRouteDeps {
-  readonly sessions: Sessions
+export interface PersonRouteDeps extends GuardDeps {
   readonly keys: Pick<AccessKeys, 'identify'>
-  readonly isHttps: boolean
   readonly logger: Logger
 }
 
@@ -52,40 +50,37 @@ function actionsOf({ sessions, logger }: PersonRouteDeps) {
 /** `GET /api/persons`, and `DELETE` for operators, who can also end their own sessions. */
 export function personRoutes(deps: PersonRouteDeps): Hono {
   const { list, end } = actionsOf(deps)
+  const { withRole } = guardedRoutes(deps, 'session')
   const problems = { 401: 'no session', 403: 'not a page of the console' }
   return new Hono()
     .get(
       '/persons',
-      needsRole(deps.sessions, 'viewer', deps.isHttps),
-      describeRoute({
+      ...withRole(
+        'viewer',
+        problems,
+      )({
         operationId: 'listSessions',
-        tags,
         summary: 'The sessions of all persons',
-        responses: { ...responses.list, ...problemResponses(problems) },
+        responses: responses.list,
+        respond: async ({ c }) => c.json(await list()),
       }),
-      async (c) => c.json(await list()),
     )
     .delete(
       '/persons',
-      needsRole(deps.sessions, 'operator', deps.isHttps),
-      describeRoute({
+      ...withRole('operator', {
+        ...problems,
+        400: 'no user is named',
+        403: 'not a page of the console, or the role is not operator',
+      })({
         operationId: 'endSessions',
-        tags,
         summary: 'Ends all sessions of a person',
-        responses: {
-          ...responses.end,
-          ...problemResponses({
-            ...problems,
-            400: 'no user is named',
-            403: 'not a page of the console, or the role is not operator',
-          }),
+        query: UserQuery,
+        responses: responses.end,
+        async respond({ c, by, query: { user } }) {
+          changesNothing(c) // in the services, so the pages need not be read again
+          return c.json(await end(user, by.person))
         },
       }),
-      validate('query', UserQuery),
-      async (c) => {
-        changesNothing(c) // in the services, so the pages need not be read again
-        return c.json(await end(c.req.valid('query').user, sessionOf(c).user))
-      },
     )
 }
 

@@ -5,9 +5,7 @@ import {
   StartedSchedule,
   ScheduleView,
 } from '@integration-host/shared/contracts/schedule'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
-import { type Context, Hono } from 'hono'
-import { describeRoute } from 'hono-openapi'
+import { Hono } from 'hono'
 import { z } from 'zod'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
 import {
@@ -21,15 +19,11 @@ import {
   ReasonBody,
   scheduleActions,
 } from '../contracts/processes.ts'
-import type { Sessions } from '../session/sessions.ts'
 import type { Installation } from '../view/installation.ts'
 import { queuesOf } from '../view/queues.ts'
-import { needsRole, sessionOf } from './browser-guard.ts'
-import { ACTION_PROBLEMS, PEER_PROBLEMS } from './peer-problems.ts'
+import { type GuardDeps, guardedRoutes } from './guarded-route.ts'
 
-export interface ProcessRouteDeps {
-  readonly sessions: Sessions
-  readonly isHttps: boolean
+export interface ProcessRouteDeps extends GuardDeps {
   readonly coordinator: ServiceClient
   readonly installation: () => Installation
 }
@@ -54,168 +48,124 @@ const LettersQuery = z.object({ cursor: z.string().max(4_096).optional() })
 
 /** The routes of processes: the list with queues and schedules, the dead letters, and the actions on all of these. */
 export function processRoutes(deps: ProcessRouteDeps) {
-  const { sessions, isHttps, coordinator, installation } = deps
-  const tags = ['processes']
-  const viewer = needsRole(sessions, 'viewer', isHttps)
-  const operator = needsRole(sessions, 'operator', isHttps)
-  const person = (c: Context): { readonly person: string } => ({ person: sessionOf(c).user })
-  const responses = { 204: { description: 'done' }, ...problemResponses(ACTION_PROBLEMS) }
+  const { act, read, readAsOperator } = guardedRoutes(deps, 'processes')
+  const { coordinator, installation } = deps
 
   return new Hono()
     .get(
       '/processes',
-      viewer,
-      describeRoute({
+      ...read({
         operationId: 'listProcesses',
-        tags,
         summary: 'The processes and their schedules',
-        responses: {
-          200: jsonResponse('the processes', ProcessesView),
-          ...problemResponses(PEER_PROBLEMS),
+        view: ['the processes', ProcessesView],
+        async respond({ by }) {
+          const [processes, schedules] = await Promise.all([
+            coordinator.send('/processes', by, ProcessList),
+            coordinator.send('/schedules', by, ScheduleList),
+          ])
+          return {
+            Processes: processes.items,
+            NotLoaded: processes.not_loaded,
+            Schedules: schedules.items,
+          } satisfies ProcessesView
         },
       }),
-      async (c) => {
-        const [processes, schedules] = await Promise.all([
-          coordinator.send('/processes', person(c), ProcessList),
-          coordinator.send('/schedules', person(c), ScheduleList),
-        ])
-        return c.json({
-          Processes: processes.items,
-          NotLoaded: processes.not_loaded,
-          Schedules: schedules.items,
-        } satisfies ProcessesView)
-      },
     )
     .get(
       '/processes/:process',
-      viewer,
-      describeRoute({
+      ...read({
         operationId: 'getProcess',
-        tags,
         summary: 'A process with its limits, queues and schedules',
-        responses: {
-          200: jsonResponse('the process', ProcessPageView),
-          ...problemResponses(PEER_PROBLEMS),
+        param: ProcessParam,
+        view: ['the process', ProcessPageView],
+        async respond({ by, param: { process: name } }) {
+          const [process, schedules] = await Promise.all([
+            coordinator.send(`/processes/${encodeURIComponent(name)}`, by, ProcessDetail),
+            coordinator.send('/schedules', by, ScheduleList),
+          ])
+          return {
+            Process: process,
+            ...queuesOf(installation(), process),
+            Schedules: schedules.items.filter(({ Process }) => Process === name),
+          } satisfies ProcessPageView
         },
       }),
-      validate('param', ProcessParam),
-      async (c) => {
-        const { process: name } = c.req.valid('param')
-        const [process, schedules] = await Promise.all([
-          coordinator.send(`/processes/${encodeURIComponent(name)}`, person(c), ProcessDetail),
-          coordinator.send('/schedules', person(c), ScheduleList),
-        ])
-        return c.json({
-          Process: process,
-          ...queuesOf(installation(), process),
-          Schedules: schedules.items.filter(({ Process }) => Process === name),
-        } satisfies ProcessPageView)
-      },
     )
     .post(
       '/processes/:process/:action',
-      operator,
-      describeRoute({
+      ...act({
         operationId: 'actOnProcess',
-        tags,
         summary: 'Pauses or resumes a process',
-        responses,
+        param: ProcessActionParam,
+        body: ReasonBody,
+        async respond({ by, param: { process, action }, body }) {
+          const path = `/processes/${encodeURIComponent(process)}/${action}`
+          await coordinator.send(path, { ...by, method: 'POST', body }, ProcessView)
+        },
       }),
-      validate('param', ProcessActionParam),
-      validate('json', ReasonBody),
-      async (c) => {
-        const { process, action } = c.req.valid('param')
-        const path = `/processes/${encodeURIComponent(process)}/${action}`
-        await coordinator.send(
-          path,
-          { ...person(c), method: 'POST', body: c.req.valid('json') },
-          ProcessView,
-        )
-        return c.body(null, 204)
-      },
     )
     .post(
       '/schedules/:process/:name/:action',
-      operator,
-      describeRoute({
+      ...act({
         operationId: 'actOnSchedule',
-        tags,
         summary: 'Pauses or resumes a schedule, or runs it now',
-        responses,
+        param: ScheduleActionParam,
+        body: ReasonBody,
+        async respond({ by, param: { process, name, action }, body }) {
+          await coordinator.send(
+            `/schedules/${encodeURIComponent(process)}/${encodeURIComponent(name)}/${action}`,
+            { ...by, method: 'POST', body },
+            z.union([ScheduleView, StartedSchedule]),
+          )
+        },
       }),
-      validate('param', ScheduleActionParam),
-      validate('json', ReasonBody),
-      async (c) => {
-        const { process, name, action } = c.req.valid('param')
-        await coordinator.send(
-          `/schedules/${encodeURIComponent(process)}/${encodeURIComponent(name)}/${action}`,
-          { ...person(c), method: 'POST', body: c.req.valid('json') },
-          z.union([ScheduleView, StartedSchedule]),
-        )
-        return c.body(null, 204)
-      },
     )
     .get(
       '/dead-letters/:process',
-      operator,
-      describeRoute({
+      ...readAsOperator({
         operationId: 'listDeadLetters',
-        tags,
         summary: 'The messages of a process that could not be processed, newest first',
-        responses: {
-          200: jsonResponse('a page', DeadLettersView),
-          ...problemResponses(PEER_PROBLEMS),
+        param: ProcessParam,
+        query: LettersQuery,
+        view: ['a page', DeadLettersView],
+        async respond({ by, param, query: { cursor } }) {
+          const query = new URLSearchParams({
+            limit: String(ROWS),
+            ...(cursor !== undefined && { cursor }),
+          })
+          const path = `${lettersOf(param.process)}?${query.toString()}`
+          return await coordinator.send(path, by, DeadLetterPage)
         },
       }),
-      validate('param', ProcessParam),
-      validate('query', LettersQuery),
-      async (c) => {
-        const { cursor } = c.req.valid('query')
-        const query = new URLSearchParams({
-          limit: String(ROWS),
-          ...(cursor !== undefined && { cursor }),
-        })
-        const path = `${lettersOf(c.req.valid('param').process)}?${query.toString()}`
-        return c.json(await coordinator.send(path, person(c), DeadLetterPage))
-      },
     )
     .post(
       '/dead-letters/:process/discard',
-      operator,
-      describeRoute({
+      ...act({
         operationId: 'discardDeadLetters',
-        tags,
         summary: 'Deletes all dead letters of a process',
-        responses,
+        param: ProcessParam,
+        body: ReasonBody,
+        async respond({ by, param, body }) {
+          const request = { ...by, method: 'DELETE', body } as const
+          await coordinator.send(lettersOf(param.process), request, DeletedDeadLetters)
+        },
       }),
-      validate('param', ProcessParam),
-      validate('json', ReasonBody),
-      async (c) => {
-        const request = { ...person(c), method: 'DELETE', body: c.req.valid('json') } as const
-        await coordinator.send(lettersOf(c.req.valid('param').process), request, DeletedDeadLetters)
-        return c.body(null, 204)
-      },
     )
     .post(
       '/dead-letters/:process/:id/:action',
-      operator,
-      describeRoute({
+      ...act({
         operationId: 'actOnDeadLetter',
-        tags,
         summary: 'Publishes the step of a dead letter again, or deletes the dead letter',
-        responses,
+        param: LetterParam,
+        body: ReasonBody,
+        async respond({ by, param: { process, id, action }, body }) {
+          const path = `${lettersOf(process)}/${id}`
+          const request = { ...by, body }
+          if (action === 'requeue')
+            await coordinator.send(`${path}/requeue`, { ...request, method: 'POST' }, RunResponse)
+          else await coordinator.send(path, { ...request, method: 'DELETE' }, z.null())
+        },
       }),
-      validate('param', LetterParam),
-      validate('json', ReasonBody),
-      async (c) => {
-        const { process, id, action } = c.req.valid('param')
-        const path = `${lettersOf(process)}/${id}`
-        const request = { ...person(c), body: c.req.valid('json') }
-        if (action === 'requeue')
-          await coordinator.send(`${path}/requeue`, { ...request, method: 'POST' }, RunResponse)
-        else await coordinator.send(path, { ...request, method: 'DELETE' }, z.null())
-        return c.body(null, 204)
-      },
     )
 }
 

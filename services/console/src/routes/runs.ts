@@ -9,14 +9,8 @@ import {
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { StepReport } from '@integration-host/shared/contracts/transaction'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
-import {
-  jsonResponse,
-  problemResponses,
-  textResponse,
-  validate,
-} from '@integration-host/shared/http/service-app'
-import { type Context, Hono } from 'hono'
-import { describeRoute } from 'hono-openapi'
+import { textResponse } from '@integration-host/shared/http/service-app'
+import { Hono } from 'hono'
 import { z } from 'zod'
 import type { CompanyNames } from '../adapters/peers/company-names.ts'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
@@ -34,18 +28,14 @@ import {
   RunView,
 } from '../contracts/runs.ts'
 import type { EntryRow } from '../contracts/entries.ts'
-import type { Sessions } from '../session/sessions.ts'
 import { activityOfAction } from '../view/activity.ts'
 import { isDataRejected } from '../view/error-class.ts'
 import type { Installation } from '../view/installation.ts'
 import { blockedActions, causeOf, type RunContext, whyOf } from '../view/why.ts'
-import { needsRole, sessionOf } from './browser-guard.ts'
 import { EntryRows } from './entries.ts'
-import { ACTION_PROBLEMS, PEER_PROBLEMS } from './peer-problems.ts'
+import { type GuardDeps, type Person, guardedRoutes } from './guarded-route.ts'
 
-export interface RunRouteDeps {
-  readonly sessions: Sessions
-  readonly isHttps: boolean
+export interface RunRouteDeps extends GuardDeps {
   readonly coordinator: ServiceClient
   readonly companyNames: CompanyNames
   readonly installation: () => Installation
@@ -104,18 +94,15 @@ const NOT_LOADED: z.output<typeof Definition> = { Steps: [], Decisions: [] }
 
 /** The routes of runs: the list, one run with its attempts and its data, and the actions on a run. */
 export function runRoutes(deps: RunRouteDeps): Hono {
-  const { sessions, isHttps, coordinator, companyNames, installation } = deps
-  const tags = ['runs']
-  const viewer = needsRole(sessions, 'viewer', isHttps)
-  const operator = needsRole(sessions, 'operator', isHttps)
-  const reader = needsRole(sessions, deps.viewersSeeData ? 'viewer' : 'operator', isHttps)
-  const person = (c: Context): { readonly person: string } => ({ person: sessionOf(c).user })
+  const { act, read, readAsOperator } = guardedRoutes(deps, 'runs')
+  const { coordinator, companyNames, installation } = deps
+  const readData = deps.viewersSeeData ? read : readAsOperator
 
   /** Returns steps and decisions of a process. The result is empty if no coordinator has loaded the process. */
-  async function processOf(c: Context, process: string): Promise<z.output<typeof Definition>> {
+  async function processOf(by: Person, process: string): Promise<z.output<typeof Definition>> {
     try {
       const path = `/processes/${encodeURIComponent(process)}`
-      return await coordinator.send(path, person(c), Definition)
+      return await coordinator.send(path, by, Definition)
     } catch (error) {
       if (hasCode(error, 'process_not_found')) return NOT_LOADED
       throw error
@@ -123,10 +110,10 @@ export function runRoutes(deps: RunRouteDeps): Hono {
   }
 
   /** Returns what the runs of a transaction have written to the books. A coordinator of the release before has no entries. */
-  async function entriesOf(c: Context, process: string, transaction: string): Promise<EntryRow[]> {
+  async function entriesOf(by: Person, process: string, transaction: string): Promise<EntryRow[]> {
     const query = new URLSearchParams({ process, transaction, limit: String(ENTRIES) })
     try {
-      return (await coordinator.send(`/entries?${query.toString()}`, person(c), EntryRows)).items
+      return (await coordinator.send(`/entries?${query.toString()}`, by, EntryRows)).items
     } catch (error) {
       if (hasCode(error, 'not_found')) return []
       throw error
@@ -136,217 +123,199 @@ export function runRoutes(deps: RunRouteDeps): Hono {
   return new Hono()
     .get(
       '/runs',
-      viewer,
-      describeRoute({
+      ...read({
         operationId: 'listRuns',
-        tags,
         summary: 'Runs that match a filter, the newest or the last changed first',
-        responses: { 200: jsonResponse('a page', RunsView), ...problemResponses(PEER_PROBLEMS) },
+        query: ListQuery,
+        view: ['a page', RunsView],
+        async respond({ by, query: { process, ...filter } }) {
+          const query = new URLSearchParams()
+          for (const [name, value] of Object.entries(filter))
+            for (const one of [value].flat()) query.append(name, String(one))
+          const path = process === undefined ? '' : `/processes/${encodeURIComponent(process)}`
+          const page = await coordinator.send(
+            `${path}/transactions?${query.toString()}`,
+            by,
+            RunPage,
+          )
+          const names = await companyNames.of(page.items.flatMap(realmsOf))
+          const at = installation()
+          return {
+            Runs: page.items.map((run) => rowOf(run, names, at)),
+            Next: page.next_cursor,
+            Companies: names,
+            Processes: (at.processes ?? []).map(({ name }) => name),
+          } satisfies RunsView
+        },
       }),
-      validate('query', ListQuery),
-      async (c) => {
-        const { process, ...filter } = c.req.valid('query')
-        const query = new URLSearchParams()
-        for (const [name, value] of Object.entries(filter))
-          for (const one of [value].flat()) query.append(name, String(one))
-        const path = process === undefined ? '' : `/processes/${encodeURIComponent(process)}`
-        const page = await coordinator.send(
-          `${path}/transactions?${query.toString()}`,
-          person(c),
-          RunPage,
-        )
-        const names = await companyNames.of(page.items.flatMap(realmsOf))
-        const at = installation()
-        return c.json({
-          Runs: page.items.map((run) => rowOf(run, names, at)),
-          Next: page.next_cursor,
-          Companies: names,
-          Processes: (at.processes ?? []).map(({ name }) => name),
-        } satisfies RunsView)
-      },
     )
     .get(
       '/runs/:process/:id',
-      viewer,
-      describeRoute({
+      ...read({
         operationId: 'getRun',
-        tags,
         summary: 'One run with its newest attempts, without business data',
-        responses: { 200: jsonResponse('the run', RunView), ...problemResponses(PEER_PROBLEMS) },
+        param: RunParam,
+        query: RunQuery,
+        view: ['the run', RunView],
+        async respond({ by, param: { process, id }, query }) {
+          const path = pathOf(process, id)
+          const [detail, runs, actions, definition, entries] = await Promise.all([
+            coordinator.send(
+              `${path}?attempts=${ATTEMPTS}&bodies=omit${replayQuery(query.run)}`,
+              by,
+              RunDetailResponse,
+            ),
+            coordinator.send(`${path}/runs`, by, RunList),
+            coordinator.send(
+              `/actions?${new URLSearchParams({ process, id, limit: String(HISTORY) }).toString()}`,
+              by,
+              ActionPage,
+            ),
+            processOf(by, process),
+            entriesOf(by, process, id),
+          ])
+          const { InitialData: _data, Items, ...run } = detail
+          const names = await companyNames.of(realmsOf(run))
+          return {
+            ...run,
+            Items: Items.map(itemOf),
+            Why: whyOf(run, contextOf(run, names, installation())),
+            Company: nameIn(names, run.Realm) ?? null,
+            Broken: brokenCompany(run.WaitingFor, installation()),
+            Steps: definition.Steps,
+            Decision: decisionOf(run, definition.Decisions),
+            Runs: runs.items,
+            Entries: entries,
+            History: actions.items.map((action) => ({
+              ...activityOfAction(action),
+              Action: action.Action,
+            })),
+            DataRejected: hasRejectedData(run),
+            Blocked: { ...blockedActions(run, runs.items[0]?.ReplayID ?? run.ReplayID) },
+          } satisfies RunView
+        },
       }),
-      validate('param', RunParam),
-      validate('query', RunQuery),
-      async (c) => {
-        const { process, id } = c.req.valid('param')
-        const path = pathOf(process, id)
-        const [detail, runs, actions, definition, entries] = await Promise.all([
-          coordinator.send(
-            `${path}?attempts=${ATTEMPTS}&bodies=omit${replayQuery(c.req.valid('query').run)}`,
-            person(c),
-            RunDetailResponse,
-          ),
-          coordinator.send(`${path}/runs`, person(c), RunList),
-          coordinator.send(
-            `/actions?${new URLSearchParams({ process, id, limit: String(HISTORY) }).toString()}`,
-            person(c),
-            ActionPage,
-          ),
-          processOf(c, process),
-          entriesOf(c, process, id),
-        ])
-        const { InitialData: _data, Items, ...run } = detail
-        const names = await companyNames.of(realmsOf(run))
-        return c.json({
-          ...run,
-          Items: Items.map(itemOf),
-          Why: whyOf(run, contextOf(run, names, installation())),
-          Company: nameIn(names, run.Realm) ?? null,
-          Broken: brokenCompany(run.WaitingFor, installation()),
-          Steps: definition.Steps,
-          Decision: decisionOf(run, definition.Decisions),
-          Runs: runs.items,
-          Entries: entries,
-          History: actions.items.map((action) => ({
-            ...activityOfAction(action),
-            Action: action.Action,
-          })),
-          DataRejected: hasRejectedData(run),
-          Blocked: { ...blockedActions(run, runs.items[0]?.ReplayID ?? run.ReplayID) },
-        } satisfies RunView)
-      },
     )
     .get(
       '/runs/:process/:id/data',
-      reader,
-      describeRoute({
+      ...readData({
         operationId: 'getRunData',
-        tags,
         summary: 'The initial data of a run, and the data and responses of its steps',
-        responses: {
-          200: jsonResponse('the data', RunDataView),
-          ...problemResponses(PEER_PROBLEMS),
+        param: RunParam,
+        query: RunQuery,
+        view: ['the data', RunDataView],
+        async respond({ by, param: { process, id }, query: { run } }) {
+          const path = `${pathOf(process, id)}?attempts=0${replayQuery(run)}`
+          const found = await coordinator.send(path, by, RunDetailResponse)
+          return {
+            ReplayID: found.ReplayID,
+            Realm: found.Realm,
+            Tags: found.Tags,
+            InitialData: excerptOf(textOf(found, 'initial')),
+            Items: found.Items.map(({ StepName, Ask }) => ({
+              StepName,
+              Ask: askOf(Ask),
+              Data: excerptOf(textOf(found, 'data', StepName)),
+              State: excerptOf(textOf(found, 'state', StepName)),
+              ResponseBody: excerptOf(textOf(found, 'response', StepName)),
+            })),
+          } satisfies RunDataView
         },
       }),
-      validate('param', RunParam),
-      validate('query', RunQuery),
-      async (c) => {
-        const { process, id } = c.req.valid('param')
-        const { run } = c.req.valid('query')
-        const path = `${pathOf(process, id)}?attempts=0${replayQuery(run)}`
-        const found = await coordinator.send(path, person(c), RunDetailResponse)
-        return c.json({
-          ReplayID: found.ReplayID,
-          Realm: found.Realm,
-          Tags: found.Tags,
-          InitialData: excerptOf(textOf(found, 'initial')),
-          Items: found.Items.map(({ StepName, Ask }) => ({
-            StepName,
-            Ask: askOf(Ask),
-            Data: excerptOf(textOf(found, 'data', StepName)),
-            State: excerptOf(textOf(found, 'state', StepName)),
-            ResponseBody: excerptOf(textOf(found, 'response', StepName)),
-          })),
-        } satisfies RunDataView)
-      },
     )
     .get(
       '/runs/:process/:id/text',
-      reader,
-      describeRoute({
+      ...readData({
         operationId: 'getRunText',
-        tags,
         summary: 'The whole initial data of a run, or the whole data or response of a step',
+        param: RunParam,
+        query: TextQuery,
         responses: {
           200: textResponse('the text', 'text/plain'),
-          ...problemResponses(PEER_PROBLEMS),
+        },
+        async respond({ c, by, param: { process, id }, query: { run, of, step } }) {
+          const path = `${pathOf(process, id)}?attempts=0${replayQuery(run)}`
+          const found = await coordinator.send(path, by, RunDetailResponse)
+          const text = textOf(found, of, step)
+          if (text === null)
+            throw new IntegrationError('response_not_found', 'The run has no such text')
+          return c.body(text, 200, {
+            'Content-Type': 'text/plain; charset=utf-8',
+            // This header makes browsers save the text instead of showing it, because a target may have sent a page with
+            // a script.
+            'Content-Disposition': 'attachment; filename="data.txt"',
+          })
         },
       }),
-      validate('param', RunParam),
-      validate('query', TextQuery),
-      async (c) => {
-        const { process, id } = c.req.valid('param')
-        const { run, of, step } = c.req.valid('query')
-        const path = `${pathOf(process, id)}?attempts=0${replayQuery(run)}`
-        const found = await coordinator.send(path, person(c), RunDetailResponse)
-        const text = textOf(found, of, step)
-        if (text === null)
-          throw new IntegrationError('response_not_found', 'The run has no such text')
-        return c.body(text, 200, {
-          'Content-Type': 'text/plain; charset=utf-8',
-          // This header makes browsers save the text instead of showing it, because a target may have sent a page with
-          // a script.
-          'Content-Disposition': 'attachment; filename="data.txt"',
-        })
-      },
     )
     .post(
       '/runs/:process/:id/decisions/:event',
-      operator,
-      describeRoute({
+      ...act({
         operationId: 'decide',
-        tags,
         summary: 'Decides about the event for which a run waits',
         description: 'The event, and the action log, have the person who decided.',
-        responses: { 200: jsonResponse('done', ActedRun), ...problemResponses(ACTION_PROBLEMS) },
+        param: EventParam,
+        body: DecisionBody,
+        view: ['done', ActedRun],
+        async respond({
+          by,
+          param: { process, id, event },
+          body: { Run, Version, Reason, Choice, Note },
+        }) {
+          const { Decisions } = await processOf(by, process)
+          const choices = Decisions.find(({ Event }) => Event === event)
+          if (choices === undefined)
+            throw new IntegrationError(
+              'event_not_found',
+              `${process} asks for no decision ${event}`,
+            )
+          const Data = {
+            [choices.Member]: Choice,
+            ...(choices.HasNote && Note !== undefined && { note: Note }),
+          }
+          const acted = await coordinator.send(
+            `${pathOf(process, id)}/events/${encodeURIComponent(event)}?replay=${Run}`,
+            {
+              ...by,
+              method: 'POST',
+              body: { Data, ...(Reason !== undefined && { Reason }) },
+              ifVersion: Version,
+            },
+            SignalResponse,
+          )
+          return { ReplayID: acted.ReplayID } satisfies ActedRun
+        },
       }),
-      validate('param', EventParam),
-      validate('json', DecisionBody),
-      async (c) => {
-        const { process, id, event } = c.req.valid('param')
-        const { Run, Version, Reason, Choice, Note } = c.req.valid('json')
-        const { Decisions } = await processOf(c, process)
-        const choices = Decisions.find(({ Event }) => Event === event)
-        if (choices === undefined)
-          throw new IntegrationError('event_not_found', `${process} asks for no decision ${event}`)
-        const Data = {
-          [choices.Member]: Choice,
-          ...(choices.HasNote && Note !== undefined && { note: Note }),
-        }
-        const acted = await coordinator.send(
-          `${pathOf(process, id)}/events/${encodeURIComponent(event)}?replay=${Run}`,
-          {
-            ...person(c),
-            method: 'POST',
-            body: { Data, ...(Reason !== undefined && { Reason }) },
-            ifVersion: Version,
-          },
-          SignalResponse,
-        )
-        return c.json({ ReplayID: acted.ReplayID } satisfies ActedRun)
-      },
     )
     .post(
       '/runs/:process/:id/:action',
-      operator,
-      describeRoute({
+      ...act({
         operationId: 'actOnRun',
-        tags,
         summary: 'Resumes, retries, replays, settles, undoes or cancels a run',
         description:
           'The run must have the version that the person has seen; otherwise 412. The person and the reason are in the action log.',
-        responses: {
-          200: jsonResponse('done', ActedRun),
-          ...problemResponses(ACTION_PROBLEMS),
+        param: ActionParam,
+        body: RunActionBody,
+        view: ['done', ActedRun],
+        async respond({
+          by,
+          param: { process, id, action },
+          body: { Run, Version, Reason, FromStep, Outcome },
+        }) {
+          const body = {
+            ...(Reason !== undefined && { Reason }),
+            ...(action === 'replay' && FromStep !== undefined && { fromStep: FromStep }),
+            ...(action === 'settle' && { Outcome }),
+          }
+          const route = action === 'replay' ? 'replays' : action
+          const acted = await coordinator.send(
+            `${pathOf(process, id)}/${route}?replay=${Run}`,
+            { ...by, method: 'POST', body, ifVersion: Version },
+            RunResponse,
+          )
+          return { ReplayID: acted.ReplayID } satisfies ActedRun
         },
       }),
-      validate('param', ActionParam),
-      validate('json', RunActionBody),
-      async (c) => {
-        const { process, id, action } = c.req.valid('param')
-        const { Run, Version, Reason, FromStep, Outcome } = c.req.valid('json')
-        const body = {
-          ...(Reason !== undefined && { Reason }),
-          ...(action === 'replay' && FromStep !== undefined && { fromStep: FromStep }),
-          ...(action === 'settle' && { Outcome }),
-        }
-        const route = action === 'replay' ? 'replays' : action
-        const acted = await coordinator.send(
-          `${pathOf(process, id)}/${route}?replay=${Run}`,
-          { ...person(c), method: 'POST', body, ifVersion: Version },
-          RunResponse,
-        )
-        return c.json({ ReplayID: acted.ReplayID } satisfies ActedRun)
-      },
     )
 }
 

@@ -4,25 +4,19 @@ import { EntityId, providerEntities } from '@integration-host/shared/contracts/p
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { RunResponse } from '@integration-host/shared/contracts/run'
 import { hasCode } from '@integration-host/shared/errors'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
-import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { CompanyNames } from '../adapters/peers/company-names.ts'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
 import { companyPage, entriesPage, pages, runPage } from '../isomorphic/pages.ts'
 import type { MissingService } from '../contracts/missing-service.ts'
 import { type SearchHit, SearchQuery, SearchView } from '../contracts/search.ts'
-import type { Sessions } from '../session/sessions.ts'
 import type { Installation } from '../view/installation.ts'
-import { needsRole, sessionOf } from './browser-guard.ts'
 import { EntryRows } from './entries.ts'
 import { partOf } from './missing-service.ts'
-import { PEER_PROBLEMS } from './peer-problems.ts'
+import { type GuardDeps, guardedRoutes } from './guarded-route.ts'
 
-export interface SearchRouteDeps {
-  readonly sessions: Sessions
-  readonly isHttps: boolean
+export interface SearchRouteDeps extends GuardDeps {
   readonly coordinator: ServiceClient
   readonly tokenService: ServiceClient
   readonly companyNames: CompanyNames
@@ -57,7 +51,8 @@ const CredentialPage = z.object({
  * processes whose names contain the text.
  */
 export function searchRoutes(deps: SearchRouteDeps): Hono {
-  const { sessions, isHttps, coordinator, tokenService, companyNames } = deps
+  const { read } = guardedRoutes(deps, 'search')
+  const { coordinator, tokenService, companyNames } = deps
 
   async function runs(q: string, person: string): Promise<readonly SearchHit[]> {
     const query = new URLSearchParams({ idPrefix: q, limit: String(RUNS) })
@@ -125,28 +120,24 @@ export function searchRoutes(deps: SearchRouteDeps): Hono {
 
   return new Hono().get(
     '/search',
-    needsRole(sessions, 'viewer', isHttps),
-    describeRoute({
+    ...read({
       operationId: 'search',
-      tags: ['search'],
       summary:
         'Runs by the beginning of their id, objects in the books by their number, companies and processes by a part of their name',
-      responses: { 200: jsonResponse('the hits', SearchView), ...problemResponses(PEER_PROBLEMS) },
+      query: SearchQuery,
+      view: ['the hits', SearchView],
+      async respond({ by: { person }, query: { q } }) {
+        const found = await Promise.all([
+          partOf('coordinator', hitsOf(runs(q, person)), []),
+          partOf('coordinator', hitsOf(objects(q, person)), []),
+          partOf('token-service', hitsOf(companies(q, person)), []),
+        ])
+        return {
+          Hits: [...found.flatMap(({ part }) => part), ...processes(q)],
+          Unavailable: found.flatMap(({ unavailable }) => unavailable).filter(isFirstOfService),
+        } satisfies SearchView
+      },
     }),
-    validate('query', SearchQuery),
-    async (c) => {
-      const { q } = c.req.valid('query')
-      const person = sessionOf(c).user
-      const found = await Promise.all([
-        partOf('coordinator', hitsOf(runs(q, person)), []),
-        partOf('coordinator', hitsOf(objects(q, person)), []),
-        partOf('token-service', hitsOf(companies(q, person)), []),
-      ])
-      return c.json({
-        Hits: [...found.flatMap(({ part }) => part), ...processes(q)],
-        Unavailable: found.flatMap(({ unavailable }) => unavailable).filter(isFirstOfService),
-      } satisfies SearchView)
-    },
   )
 }
 

@@ -20,9 +20,9 @@ import type { OpenIdProvider } from '../session/openid-provider.ts'
 import { isPasswordOf, lineDigest, type User } from '../session/password.ts'
 import type { Role } from '@integration-host/shared/access/user-role'
 import type { Session } from '../session/session-store.ts'
-import type { Sessions } from '../session/sessions.ts'
 import type { SignInDelay } from '../session/sign-in-delay.ts'
-import { needsRole, sessionOf } from './browser-guard.ts'
+import { sessionOf } from './browser-guard.ts'
+import { type GuardDeps, guardedRoutes } from './guarded-route.ts'
 import {
   deleteSessionCookie,
   readKnownBrowser,
@@ -41,8 +41,7 @@ const LINK_USER = 'operator'
 const timeOf = (at: number | null): string | null =>
   at === null ? null : new Date(at).toISOString()
 
-export interface SessionRouteDeps {
-  readonly sessions: Sessions
+export interface SessionRouteDeps extends GuardDeps {
   readonly ways: readonly SignInWay[]
   /** The OpenID provider; `null` if the console has no sign-in at an OpenID provider. */
   readonly openId: OpenIdProvider | null
@@ -51,7 +50,6 @@ export interface SessionRouteDeps {
   readonly delay: SignInDelay
   readonly knownBrowsers: KnownBrowsers
   readonly networkOf: NetworkOf
-  readonly isHttps: boolean
   readonly isSandbox: boolean
   readonly viewersSeeData: boolean
   readonly tracesUrl: string | null
@@ -69,6 +67,10 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
   // Anyone can try to sign in. The metric counts all attempts.
   const logged = createRateLimit({ count: 30, intervalMs: 60_000, now: () => performance.now() })
   const tags = ['session']
+  const guarded = guardedRoutes(deps, 'session').withRole('viewer', {
+    401: 'no session',
+    403: 'not a page of the console',
+  })
   const view = (session: Session): SessionView => ({
     User: session.user,
     Role: session.role,
@@ -195,36 +197,25 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
     )
     .get(
       '/session',
-      needsRole(sessions, 'viewer', isHttps),
-      describeRoute({
+      ...guarded({
         operationId: 'getSession',
-        tags,
         summary: 'The session of this browser',
-        responses: {
-          200: jsonResponse('the session', SessionView),
-          ...problemResponses({ 401: 'no session', 403: 'not a page of the console' }),
-        },
+        view: ['the session', SessionView],
+        respond: ({ c }) => view(sessionOf(c)),
       }),
-      (c) => c.json(view(sessionOf(c))),
     )
     .delete(
       '/session',
-      needsRole(sessions, 'viewer', isHttps),
-      describeRoute({
+      ...guarded({
         operationId: 'signOut',
-        tags,
         summary: 'Ends the session of this browser, in all its tabs',
-        responses: {
-          204: { description: 'signed out' },
-          ...problemResponses({ 401: 'no session', 403: 'not a page of the console' }),
+        responses: { 204: { description: 'signed out' } },
+        async respond({ c }) {
+          const session = sessionOf(c)
+          await sessions.end(session)
+          logger.info({ user: session.user }, 'person signed out')
+          deleteSessionCookie(c, isHttps)
         },
       }),
-      async (c) => {
-        const session = sessionOf(c)
-        await sessions.end(session)
-        logger.info({ user: session.user }, 'person signed out')
-        deleteSessionCookie(c, isHttps)
-        return c.body(null, 204)
-      },
     )
 }

@@ -1,14 +1,10 @@
-import { jsonResponse, problemResponses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
-import { describeRoute } from 'hono-openapi'
 import { NowView } from '../contracts/now.ts'
 import { IntegrityView, ServicesView } from '../contracts/services.ts'
-import type { Sessions } from '../session/sessions.ts'
-import { changesNothing, needsRole } from './browser-guard.ts'
+import { changesNothing } from './browser-guard.ts'
+import { type GuardDeps, guardedRoutes } from './guarded-route.ts'
 
-export interface StateRouteDeps {
-  readonly sessions: Sessions
-  readonly isHttps: boolean
+export interface StateRouteDeps extends GuardDeps {
   readonly now: () => NowView
   readonly services: () => ServicesView
   readonly checkIntegrity: () => Promise<IntegrityView>
@@ -20,50 +16,42 @@ const COMMON = { 401: 'no session', 403: 'not a page of the console, or another 
  * The routes of the pages *Now* and *Health*. Their responses come from memory, so they cause no
  * request to a service.
  */
-export function stateRoutes({ sessions, isHttps, ...deps }: StateRouteDeps): Hono {
-  const tags = ['state']
+export function stateRoutes(deps: StateRouteDeps): Hono {
+  const { withRole } = guardedRoutes(deps, 'state')
+  const read = withRole('viewer', COMMON)
   return new Hono()
     .get(
       '/now',
-      needsRole(sessions, 'viewer', isHttps),
-      describeRoute({
+      ...read({
         operationId: 'getNow',
-        tags,
         summary: 'What needs a person, and the state of the installation',
-        responses: { 200: jsonResponse('the first page', NowView), ...problemResponses(COMMON) },
+        view: ['the first page', NowView],
+        respond: () => deps.now(),
       }),
-      (c) => c.json(deps.now()),
     )
     .get(
       '/services',
-      needsRole(sessions, 'viewer', isHttps),
-      describeRoute({
+      ...read({
         operationId: 'getServices',
-        tags,
         summary: 'Each replica of each service with its dependencies',
-        responses: { 200: jsonResponse('the services', ServicesView), ...problemResponses(COMMON) },
+        view: ['the services', ServicesView],
+        respond: () => deps.services(),
       }),
-      (c) => c.json(deps.services()),
     )
     .post(
       '/integrity',
-      needsRole(sessions, 'operator', isHttps),
-      describeRoute({
+      ...withRole('operator', {
+        ...COMMON,
+        415: 'not application/json',
+        503: 'the coordinator is unavailable',
+      })({
         operationId: 'checkIntegrity',
-        tags,
         summary: 'Reads the whole tables of the coordinator, at most once in 30 s',
-        responses: {
-          200: jsonResponse('the counts', IntegrityView),
-          ...problemResponses({
-            ...COMMON,
-            415: 'not application/json',
-            503: 'the coordinator is unavailable',
-          }),
+        view: ['the counts', IntegrityView],
+        respond({ c }) {
+          changesNothing(c)
+          return deps.checkIntegrity()
         },
       }),
-      async (c) => {
-        changesNothing(c)
-        return c.json(await deps.checkIntegrity())
-      },
     )
 }
