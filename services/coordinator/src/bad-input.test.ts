@@ -9,29 +9,16 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { until } from '@integration-host/shared/test-support/eventually'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import {
-  type Backends,
-  type Fixture,
-  type FixtureOptions,
-  openBackends,
-  startFixture,
-} from '../test-support/fixture.ts'
+import { describe, expect, it } from 'vitest'
+import { type Fixture, type FixtureOptions, onBackends } from '../test-support/fixture.ts'
 import { respondWith } from '../test-support/fake-target.ts'
 import { processOf } from '../test-support/process-of.ts'
 import type { Step } from './step/step.ts'
 
-let backends: Backends
 let host: Fixture | undefined
-beforeEach(async () => {
-  backends = await openBackends('embedded')
-})
-afterEach(async () => {
-  await host?.[Symbol.asyncDispose]()
-  await backends[Symbol.asyncDispose]()
-})
+const opened = onBackends('embedded')
 const start = async (options: FixtureOptions = {}): Promise<Fixture> =>
-  (host = await startFixture(backends, options))
+  (host = await opened.start(options))
 
 /** Returns the address of the target of the fixture. It is known when a step runs. */
 const targetUrl = (): string => host?.target.url ?? ''
@@ -230,7 +217,7 @@ describe('the limits of a transaction', () => {
       const fixture = await start()
       expect((await fixture.queue(id, '=1+1')).status).toBe(202)
       await fixture.reached(id, 'Completed')
-      const files = await readdir(backends.dataDir, { recursive: true })
+      const files = await readdir(opened.backends().dataDir, { recursive: true })
       const written = files.filter((file) => !file.startsWith('ITSource') && file !== 'OrderCSV')
       expect(written).toEqual([expect.stringMatching(/^OrderCSV\/Order_[\w.%-]{1,240}\.0\.csv$/)])
     },
@@ -260,7 +247,7 @@ describe('the limits of a transaction', () => {
 })
 
 describe('an OrderCSV folder that cannot be written', () => {
-  const folder = () => join(backends.dataDir, 'OrderCSV')
+  const folder = () => join(opened.backends().dataDir, 'OrderCSV')
   const recreate = async (): Promise<void> => {
     await rm(folder())
     await mkdir(folder())
@@ -368,8 +355,8 @@ describe('changing a process that has active runs', () => {
   const version = (step: Step) => step.complete(step.version)
 
   it('a run fails with step_unknown if its step was removed from the process, and can be resumed after the step was added again', async () => {
-    const source = await backends.openSource({ sweepMs: 50 })
-    const bus = await backends.openBus()
+    const source = await opened.backends().openSource({ sweepMs: 50 })
+    const bus = await opened.backends().openBus()
     const twoSteps = changed({ one, two: () => Promise.reject(new Error('not yet')) }, 1)
     const before = await start({ source, bus, processes: twoSteps })
     await before.queue('1')
@@ -400,8 +387,8 @@ describe('changing a process that has active runs', () => {
   })
 
   it('after the steps of a process were reordered, a run executes each of its unfinished steps once', async () => {
-    await using source = await backends.openSource({ sweepMs: 50 })
-    await using bus = await backends.openBus()
+    await using source = await opened.backends().openSource({ sweepMs: 50 })
+    await using bus = await opened.backends().openBus()
     const calls: string[] = []
     const step = (name: string) => (given: Step) => {
       calls.push(name)

@@ -306,7 +306,7 @@ async function startOn(
  */
 export function onBackends(
   kind: Backends['kind'],
-  steps: Readonly<Record<string, readonly string[]>>,
+  steps?: Readonly<Record<string, readonly string[]>>,
   defaults: FixtureOptions = {},
 ) {
   let backends: Backends

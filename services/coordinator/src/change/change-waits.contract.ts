@@ -2,14 +2,8 @@ import type { DeadLetterPage } from '@integration-host/shared/contracts/dead-let
 import { changesQueue, type ProviderEvent } from '@integration-host/shared/contracts/provider-event'
 import { DEAD_EXCHANGE } from '@integration-host/shared/contracts/step-message'
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import {
-  type Backends,
-  type Fixture,
-  type FixtureOptions,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { describe, expect, it } from 'vitest'
+import { type Fixture, type FixtureOptions, onBackends } from '../../test-support/fixture.ts'
 import { defineProcess } from '../step/define-process.ts'
 import { createChangeWaits } from './change-waits.ts'
 import { changeEvent, publishEvent } from './changes.contract.ts'
@@ -34,23 +28,18 @@ const SECONDS = 1_000
 /** Tests the waits for changes in the books, from the event to the run. All backends must pass these tests. */
 export function changeWaitsContract(kind: 'embedded' | 'real'): void {
   describe(`runs that wait for changes on ${kind} backends`, () => {
-    let backends: Backends
-    const opened: AsyncDisposable[] = []
-    beforeEach(async () => {
-      backends = await openBackends(kind, {
+    const opened = onBackends(
+      kind,
+      {
         Collect: ['paid', 'end'],
         Settle: ['open', 'end'],
         ChangeLook: ['read'],
-      })
-    })
-    afterEach(async () => {
-      for (const resource of opened.splice(0).toReversed()) await resource[Symbol.asyncDispose]()
-      await backends[Symbol.asyncDispose]()
-    })
+      },
+      { processes: [collect, settle] },
+    )
     let balance = 66
     const start = async (options: FixtureOptions = {}): Promise<Fixture> => {
-      const host = await startFixture(backends, { processes: [collect, settle], ...options })
-      opened.push(host)
+      const host = await opened.start(options)
       host.target.on(INVOICE, (_, response) => {
         response.writeHead(200, { 'content-type': 'application/json' })
         response.end(JSON.stringify({ Invoice: { Id: '129', Balance: balance } }))
@@ -59,10 +48,6 @@ export function changeWaitsContract(kind: 'embedded' | 'real'): void {
         expect((await host.bus.depth(changesQueue('Collect')))?.consumers).toBeGreaterThan(0),
       )
       return host
-    }
-    const stop = async (host: Fixture): Promise<void> => {
-      opened.splice(opened.indexOf(host), 1)
-      await host[Symbol.asyncDispose]()
     }
     const changed = (host: Fixture, second: number): Promise<void> => {
       const ChangedAt = new Date(Date.parse('2026-11-23T17:05:09Z') + second * SECONDS)
@@ -75,7 +60,7 @@ export function changeWaitsContract(kind: 'embedded' | 'real'): void {
       await first.queue('c-1', null, '42')
       expect(await first.reached('c-1', 'Waiting')).toMatchObject({ WaitingFor: 'change:paid' })
       await eventually(() => expect(first.target.callsTo(INVOICE)).toHaveLength(1))
-      await stop(first)
+      await first[Symbol.asyncDispose]()
       const second = await start()
       await changed(second, 1)
       await eventually(() => expect(second.target.callsTo(INVOICE)).toHaveLength(1))
@@ -184,8 +169,7 @@ export function changeWaitsContract(kind: 'embedded' | 'real'): void {
     })
 
     it('the store finds the waits for an object in pages, keeps a wait that began once more, and removes a company', async () => {
-      const source = await backends.openSource()
-      opened.push(source)
+      const source = opened.use(await opened.backends().openSource())
       const waits = createChangeWaits(source)
       const object = { realm: '42', entity: 'Invoice', id: '1' } as const
       const wait = (n: number, Version = 1) =>

@@ -9,14 +9,8 @@ import {
 import { createEventPublisher } from '@integration-host/shared/messaging/provider-events'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import {
-  type Backends,
-  type Fixture,
-  type FixtureOptions,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { describe, expect, it } from 'vitest'
+import { type Fixture, type FixtureOptions, onBackends } from '../../test-support/fixture.ts'
 import { ProviderChange } from '../step/change-trigger.ts'
 import { defineProcess } from '../step/define-process.ts'
 import { processOf } from '../../test-support/process-of.ts'
@@ -65,19 +59,14 @@ export const isConsumed = (host: Fixture, process = 'Sale', consumers = 1): Prom
 /** Tests how changes in the books start runs, from the event to the run. All backends must pass these tests. */
 export function changesContract(kind: 'embedded' | 'real'): void {
   describe(`runs that changes start on ${kind} backends`, () => {
-    let backends: Backends
-    const opened: AsyncDisposable[] = []
-    beforeEach(async () => {
-      backends = await openBackends(kind, { Sale: ['sell'], Refund: ['refund'] })
-    })
-    afterEach(async () => {
-      for (const resource of opened.splice(0).toReversed()) await resource[Symbol.asyncDispose]()
-      await backends[Symbol.asyncDispose]()
-    })
+    const opened = onBackends(
+      kind,
+      { Sale: ['sell'], Refund: ['refund'] },
+      { processes: [sale, refund] },
+    )
 
     const start = async (options: FixtureOptions = {}): Promise<Fixture> => {
-      const host = await startFixture(backends, { processes: [sale, refund], ...options })
-      opened.push(host)
+      const host = await opened.start(options)
       const [first] = options.processes ?? [sale]
       if (first !== undefined && first.on.length > 0) await isConsumed(host, first.name)
       return host
@@ -225,7 +214,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       const event = changeEvent()
       await publishEvent(before, event)
       await eventually(async () => expect(await deadLetters(before)).toHaveLength(1))
-      await opened.pop()?.[Symbol.asyncDispose]()
+      await before[Symbol.asyncDispose]()
       const host = await start()
       await eventually(async () => expect(await deadLetters(host)).toHaveLength(1))
       const [letter] = await deadLetters(host)
@@ -288,14 +277,12 @@ export function changesContract(kind: 'embedded' | 'real'): void {
 
     it('the queue on.<Process> exists as soon as the coordinator has started, also after a restart', async () => {
       const [event, next] = [changeEvent(), changeEvent({ EntityId: '130' })]
-      const host = await startFixture(backends, { processes: [sale] })
-      opened.push(host)
+      const host = await opened.start({ processes: [sale] })
       if (kind === 'real') await isConsumed(host)
       await publishEvent(host, event)
       await host.reached(event.Id, 'Completed')
-      await opened.pop()?.[Symbol.asyncDispose]()
-      const second = await startFixture(backends, { processes: [sale] })
-      opened.push(second)
+      await host[Symbol.asyncDispose]()
+      const second = await opened.start({ processes: [sale] })
       await publishEvent(second, next)
       expect(await second.reached(next.Id, 'Completed')).toMatchObject({ Realm: '42' })
     })

@@ -1,6 +1,3 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
 import type { DeadLetterPage, DeadLetterView } from '@integration-host/shared/contracts/dead-letter'
 import {
   DEAD_EXCHANGE,
@@ -12,58 +9,24 @@ import { ladder, processTopology } from '@integration-host/shared/contracts/topo
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { OutgoingMessage } from '@integration-host/shared/messaging/message-bus'
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
-import {
-  type Backends,
-  type Fixture,
-  type FixtureOptions,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { bearer, type Fixture, onBackends } from '../../test-support/fixture.ts'
 import { processOf } from '../../test-support/process-of.ts'
 import type { Step } from '../step/step.ts'
 
 const keys = [
-  { id: 'reader', scopes: ['transactions:read'], realms: ['42'], processes: ['*'] },
-  {
-    id: 'operator',
-    scopes: ['transactions:read', 'transactions:operate'],
-    realms: ['42'],
-    processes: ['*'],
-  },
-] as const
-const keyOf = (id: (typeof keys)[number]['id']): string => `${id}-`.padEnd(40, 'x')
+  { id: 'reader', scopes: ['transactions:read'], realms: ['42'] },
+  { id: 'operator', scopes: ['transactions:read', 'transactions:operate'], realms: ['42'] },
+]
 const outline = { name: 'Sale', steps: ['sell'] as [string, ...string[]] }
 
 /** Tests of dead letters, from the broker to the API. All backends must pass these tests. */
 export function deadLettersContract(kind: 'embedded' | 'real'): void {
   describe(`dead letters on ${kind} backends`, () => {
-    let backends: Backends
-    const opened: AsyncDisposable[] = []
-    beforeEach(async () => {
-      backends = await openBackends(kind, { Sale: ['sell'], Removed: [] })
-    })
-    afterEach(async () => {
-      for (const resource of opened.splice(0).toReversed()) await resource[Symbol.asyncDispose]()
-      await backends[Symbol.asyncDispose]()
-    })
-
     const sale = processOf('Sale', { steps: { sell: (step: Step) => step.complete() } })
-    const start = async (options: FixtureOptions = {}): Promise<Fixture> => {
-      const file = join(backends.dataDir, 'keys.json')
-      await writeFile(
-        file,
-        JSON.stringify(keys.map((entry) => ({ ...entry, sha256: digestOf(keyOf(entry.id)) }))),
-      )
-      const host = await startFixture(backends, {
-        processes: [sale],
-        ...options,
-        env: { SERVICE_KEYS_FILE: file, ...options.env },
-      })
-      opened.push(host)
-      return host
-    }
+    const opened = onBackends(kind, { Sale: ['sell'], Removed: [] }, { processes: [sale], keys })
+    const { start } = opened
     const dead = (host: Fixture, message: Partial<OutgoingMessage>): Promise<void> =>
       host.bus.publish({
         exchange: DEAD_EXCHANGE,
@@ -103,9 +66,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       return { status: response.status, body }
     }
     const because = (Reason: string): RequestInit => ({ body: JSON.stringify({ Reason }) })
-    const as = (id: (typeof keys)[number]['id']): RequestInit => ({
-      headers: { Authorization: `Bearer ${keyOf(id)}` },
-    })
+    const as = (id: string): RequestInit => ({ headers: bearer(id) })
 
     it('a message that a worker or the broker dead-letters is stored with its reason and its run, and removed from the queue', async () => {
       const host = await start()
@@ -413,13 +374,11 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
     })
 
     it('the coordinator also consumes an existing dead-letter queue of a process that is no longer loaded', async () => {
-      const bus = await backends.openBus()
-      opened.push(bus)
+      const bus = opened.use(await opened.backends().openBus())
       await bus.ready(AbortSignal.timeout(60_000))
       await bus.declare(ladder)
       await bus.declare(processTopology('Removed', []))
-      const source = await backends.openSource()
-      opened.push(source)
+      const source = opened.use(await opened.backends().openSource())
       await source.queue({ name: 'Removed', steps: ['only'] }, [
         { TransactionID: '1', InitialData: 1 },
       ])

@@ -1,17 +1,8 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
 import type { ActionPage } from '@integration-host/shared/contracts/action'
 import { DECISION_LINK, DecisionLink } from '@integration-host/shared/contracts/decision'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import {
-  type Backends,
-  type Fixture,
-  type FixtureOptions,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { bearer, type Fixture, onBackends } from '../../test-support/fixture.ts'
 import { installation } from '../records/installation.ts'
 import { defineProcess } from '../step/define-process.ts'
 
@@ -45,41 +36,24 @@ const ship = defineProcess('Ship').event('how', {
 
 const keys = [
   { id: 'approver', scopes: ['transactions:signal'], realms: ['42'] },
-  { id: 'queuer', scopes: ['transactions:queue', 'transactions:operate'], realms: ['*'] },
-] as const
-const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
+  { id: 'queuer', scopes: ['transactions:queue', 'transactions:operate'] },
+]
 
 /** Tests of decisions by persons, from the link to the run. All backends must pass these tests. */
 export function decisionsContract(kind: 'embedded' | 'real'): void {
   describe(`decisions on ${kind} backends`, () => {
-    let backends: Backends
-    const opened: AsyncDisposable[] = []
-    beforeEach(async () => {
-      backends = await openBackends(kind, { PayBill: [...payBill.stepNames], Ship: ['how'] })
-    })
-    afterEach(async () => {
-      for (const resource of opened.splice(0).toReversed()) await resource[Symbol.asyncDispose]()
-      await backends[Symbol.asyncDispose]()
-    })
-    const start = async (options: FixtureOptions = {}): Promise<Fixture> => {
-      const file = join(backends.dataDir, 'keys.json')
-      const entries = keys.map((entry) => ({
-        ...entry,
-        processes: ['*'],
-        sha256: digestOf(keyOf(entry.id)),
-      }))
-      await writeFile(file, JSON.stringify(entries))
-      const env = { SERVICE_KEYS_FILE: file, ...options.env }
-      const host = await startFixture(backends, { processes: [payBill, ship], ...options, env })
-      opened.push(host)
-      return host
-    }
+    const opened = onBackends(
+      kind,
+      { PayBill: [...payBill.stepNames], Ship: ['how'] },
+      { processes: [payBill, ship], keys },
+    )
+    const { start } = opened
     const post = (host: Fixture, path: string, body: object = {}, key?: string) =>
       host.call(`/processes/${path}`, {
         method: 'POST',
         headers: {
           'Content-Type': 'application/json',
-          ...(key !== undefined && { Authorization: `Bearer ${keyOf(key)}` }),
+          ...(key !== undefined && { ...bearer(key) }),
         },
         body: JSON.stringify(body),
       })
@@ -255,7 +229,7 @@ export function decisionsContract(kind: 'embedded' | 'real'): void {
         Key: expect.stringMatching(RegExp(`^1\\.${id}\\.`)),
       })
       expect(await storedKey(first)).toEqual(sealed('k1'))
-      await opened.pop()?.[Symbol.asyncDispose]()
+      await first[Symbol.asyncDispose]()
       // After a rotation, the key is encrypted again at the start, so that the old payload key is no longer needed.
       const both = `${keyNamed('k2', 2)},${keyNamed('k1', 1)}`
       const second = await start({ env: { PAYLOAD_KEYS: both } })

@@ -1,12 +1,7 @@
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import {
-  type Backends,
-  type Fixture,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { type Fixture, startEmbedded } from '../../test-support/fixture.ts'
 import { defineProcess } from '../step/define-process.ts'
 import { defineTarget } from '../step/targets.ts'
 
@@ -49,20 +44,17 @@ const narrow = defineProcess('Narrow', {
   },
 }).step('only', (step) => step.complete())
 
-let backends: Backends
 let host: Fixture
 beforeAll(async () => {
-  backends = await openBackends('embedded')
   // No poll happens during the test. A released slot must therefore be assigned directly after the transition that
   // releases it.
   const env = { LOCAL_PULL_SECONDS: '60' }
-  host = await startFixture(backends, { processes: [sale, free, narrow, shared], env })
+  host = await startEmbedded({ processes: [sale, free, narrow, shared], env })
   gateOf('').resolve()
 })
 afterAll(async () => {
   for (const { resolve } of gates.values()) resolve()
   await host[Symbol.asyncDispose]()
-  await backends[Symbol.asyncDispose]()
 })
 
 const post = (path: string, body: unknown) =>

@@ -1,12 +1,7 @@
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import {
-  type Backends,
-  type Fixture,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { type Fixture, startEmbedded } from '../../test-support/fixture.ts'
 import { defineProcess } from '../step/define-process.ts'
 import { outlineOf } from '../step/definition.ts'
 
@@ -33,19 +28,14 @@ const everything = defineProcess('Everything', { input: z.unknown() }).step('onl
   step.complete(step.initialData === null ? 'null' : typeof step.initialData),
 )
 
-let backends: Backends
 let host: Fixture
 beforeAll(async () => {
-  backends = await openBackends('embedded')
-  host = await startFixture(backends, {
+  host = await startEmbedded({
     times: { sweepMs: 200 },
     processes: [sale, tree, doubled, any, everything],
   })
 })
-afterAll(async () => {
-  await host[Symbol.asyncDispose]()
-  await backends[Symbol.asyncDispose]()
-})
+afterAll(() => host[Symbol.asyncDispose]())
 
 const post = (path: string, body: unknown) =>
   host.call(`/processes/Sale/transactions${path}`, {

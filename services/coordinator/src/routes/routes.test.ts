@@ -1,25 +1,15 @@
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  type Backends,
-  type Fixture,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { type Fixture, startEmbedded } from '../../test-support/fixture.ts'
 import type { BulkResponse } from './contracts.ts'
 
-let backends: Backends
 let host: Fixture
 beforeAll(async () => {
-  backends = await openBackends('embedded')
-  host = await startFixture(backends)
+  host = await startEmbedded()
   await host.queue('known')
   await host.reached('known', 'Completed')
 })
-afterAll(async () => {
-  await host[Symbol.asyncDispose]()
-  await backends[Symbol.asyncDispose]()
-})
+afterAll(() => host[Symbol.asyncDispose]())
 
 const transactions = '/processes/OrderProcess/transactions'
 const json = { 'Content-Type': 'application/json' }

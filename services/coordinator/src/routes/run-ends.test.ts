@@ -1,10 +1,10 @@
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
-  type Backends,
   type Fixture,
   openBackends,
   requestsWait,
+  startEmbedded,
   startFixture,
 } from '../../test-support/fixture.ts'
 import { defineProcess } from '../step/define-process.ts'
@@ -27,16 +27,13 @@ const sale = defineProcess('Sale').step('only', async (step: Step) => {
 const timeout = 25_000
 
 describe('a request that queues a transaction with `Prefer: wait`', { timeout }, () => {
-  let backends: Backends
   let host: Fixture
   beforeAll(async () => {
-    backends = await openBackends('embedded')
-    host = await startFixture(backends, { processes: [sale] })
+    host = await startEmbedded({ processes: [sale] })
   })
   afterAll(async () => {
     for (const end of waiting.values()) end()
     await host[Symbol.asyncDispose]()
-    await backends[Symbol.asyncDispose]()
   })
 
   const queue = (

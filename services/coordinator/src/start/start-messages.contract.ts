@@ -3,15 +3,9 @@ import { START_EXCHANGE, startQueue } from '@integration-host/shared/contracts/s
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { OutgoingMessage } from '@integration-host/shared/messaging/message-bus'
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import {
-  type Backends,
-  type Fixture,
-  type FixtureOptions,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { type Fixture, onBackends } from '../../test-support/fixture.ts'
 import { processOf } from '../../test-support/process-of.ts'
 import type { Step } from '../step/step.ts'
 
@@ -70,21 +64,13 @@ const copies = (headers: object): Pick<OutgoingMessage, 'headers'> =>
 /** Tests of start messages, from the queue to the run. All backends must pass these tests. */
 export function startMessagesContract(kind: 'embedded' | 'real'): void {
   describe(`start messages on ${kind} backends`, () => {
-    let backends: Backends
-    const opened: AsyncDisposable[] = []
-    beforeEach(async () => {
-      backends = await openBackends(kind, { Sale: ['sell'], Refund: ['refund'] })
-    })
-    afterEach(async () => {
-      for (const resource of opened.splice(0).toReversed()) await resource[Symbol.asyncDispose]()
-      await backends[Symbol.asyncDispose]()
-    })
+    const opened = onBackends(
+      kind,
+      { Sale: ['sell'], Refund: ['refund'] },
+      { processes: [sale, refund] },
+    )
 
-    const start = async (options: FixtureOptions = {}): Promise<Fixture> => {
-      const host = await startFixture(backends, { processes: [sale, refund], ...options })
-      opened.push(host)
-      return host
-    }
+    const { start } = opened
     const send = (
       host: Fixture,
       body: unknown,
@@ -332,12 +318,11 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
     })
 
     it('the start messages of a process that is no longer loaded stay in their queue until the process is loaded again', async () => {
-      const source = await backends.openSource()
-      const bus = await backends.openBus()
-      opened.push(bus, source)
+      const source = opened.use(await opened.backends().openSource())
+      const bus = opened.use(await opened.backends().openBus())
       await bus.ready(AbortSignal.timeout(60_000))
       // The first coordinator declares the queues and is then closed.
-      const first = await startFixture(backends, { processes: [sale, refund], source, bus })
+      const first = await start({ source, bus })
       await first[Symbol.asyncDispose]()
       const without = await start({ processes: [sale], source, bus })
       const body = { TransactionID: '1', InitialData: { amount: 1 } }
