@@ -20,7 +20,8 @@ export interface PrivateRedis extends AsyncDisposable {
 export async function startPrivateRedis({
   appendOnly,
 }: {
-  readonly appendOnly: boolean
+  /** `always` makes each write durable before its reply, like a commit of PostgreSQL. */
+  readonly appendOnly: boolean | 'always'
 }): Promise<PrivateRedis> {
   await using opened = new AsyncDisposableStack()
   const folder = opened.adopt(await mkdtemp(join(tmpdir(), 'integration-host-bench-')), (path) =>
@@ -32,7 +33,8 @@ export async function startPrivateRedis({
     bind: '127.0.0.1',
     dir: folder,
     save: '',
-    appendonly: appendOnly ? 'yes' : 'no',
+    appendonly: appendOnly === false ? 'no' : 'yes',
+    appendfsync: appendOnly === 'always' ? 'always' : 'everysec',
   }
   opened.use(
     startProcess(
