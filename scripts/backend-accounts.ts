@@ -101,7 +101,7 @@ const COORDINATOR_QUEUES = [
   'steps\\..+',
   'dead\\..+',
   'start\\..+',
-  'on\\..+',
+  '(on|changes|entries)\\..+',
   'integration\\.delay\\..+', // a queue and an exchange of the same name
   'coordinator\\.(credentials|erasures|webhooks)',
   'coordinator\\.transactions\\..+', // one for each replica

@@ -12,6 +12,7 @@ import { ConfigMap, Namespace, PersistentVolumeClaim, Service } from 'kubernetes
 import { describe, expect, it } from 'vitest'
 import { parseAllDocuments } from 'yaml'
 import { brokerPermissions, redisRules } from '../scripts/backend-accounts.ts'
+import { allQueues } from './support/topology.ts'
 
 const kinds = {
   'apps/v1 Deployment': Deployment,
@@ -590,6 +591,12 @@ describe('the commands and tables in docs/kubernetes.md', () => {
         `rabbitmqctl set_permissions ${name} '${configure}' '${write}' '${reads}'`,
       )
     }
+  })
+
+  it('the account of the coordinator has the permissions for every queue that a coordinator may declare', () => {
+    for (const { name } of allQueues)
+      for (const permission of Object.values(brokerPermissions('coordinator', 'acme.')))
+        expect(`acme.${name}`).toMatch(new RegExp(permission))
   })
 
   it('docs/kubernetes.md creates every secret that the pods mount, with the keys that the pods read', () => {

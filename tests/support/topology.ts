@@ -16,6 +16,8 @@ import {
   TRANSACTIONS_EXCHANGE,
 } from '@integration-host/shared/contracts/transaction-event'
 import { WEBHOOK_PROCESS, WEBHOOK_STEP } from '@integration-host/shared/contracts/webhook'
+import { entriesQueue } from '@integration-host/shared/contracts/entry-event'
+import { signalKey } from '@integration-host/shared/contracts/start-message'
 import { connect } from 'amqplib'
 
 const topologies = [
@@ -46,6 +48,8 @@ const optionalQueues = [
   processTopology(WEBHOOK_PROCESS, [WEBHOOK_STEP]),
   changesTopology(onQueue('OrderProcess'), 'OrderProcess', []),
   changesTopology(changesQueue('OrderProcess'), 'OrderProcess', []),
+  changesTopology(entriesQueue('OrderProcess'), 'OrderProcess', []),
+  startTopology('OrderProcess', signalKey('OrderProcess')),
   processTopology('ChangeFeed', ['read']),
   processTopology('ChangeLook', ['read']),
 ].flatMap((topology) => topology.queues)

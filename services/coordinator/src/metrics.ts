@@ -107,7 +107,7 @@ export function createCoordinatorMetrics(
   )
   const waitingMessages = metrics.gauge(
     'coordinator_waiting_messages',
-    'Messages in the queues start.<Process> (kind start) and on.<Process> (kind on) that no coordinator has taken yet',
+    'Messages in the queues start.<Process>, on.<Process>, changes.<Process> and entries.<Process>, by the kind of the queue, that no coordinator has taken yet',
     ['process', 'kind'],
   )
   const swept = metrics.counter(

@@ -11,6 +11,7 @@ import {
   startTopology,
   webhooksTopology,
 } from '@integration-host/shared/contracts/topology'
+import { entriesQueue } from '@integration-host/shared/contracts/entry-event'
 import { changesQueue, onQueue } from '@integration-host/shared/contracts/provider-event'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { signalKey } from '@integration-host/shared/contracts/start-message'
@@ -157,6 +158,7 @@ async function removeTopology(
     ...Object.keys(steps).flatMap((process) => [
       changesTopology(onQueue(process), process, []),
       changesTopology(changesQueue(process), process, []),
+      changesTopology(entriesQueue(process), process, []),
     ]),
   ]
   const queues = topologies.flatMap((topology) => topology.queues)

@@ -10,6 +10,8 @@ import {
   webhooksTopology,
 } from '@integration-host/shared/contracts/topology'
 import { changesQueue, onQueue } from '@integration-host/shared/contracts/provider-event'
+import { entriesQueue } from '@integration-host/shared/contracts/entry-event'
+import { signalKey } from '@integration-host/shared/contracts/start-message'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
 import { queueArguments } from '@integration-host/shared/messaging/rabbitmq/queue-arguments'
 import { z } from 'zod'
@@ -24,15 +26,19 @@ export interface ProcessOutline {
   readonly Process: string
   readonly Steps: readonly string[]
   /**
-   * The routing keys of the provider events that start a run of the process. A coordinator of an earlier version does
-   * not report this member; the list is then empty.
+   * The routing keys of the events that start a run of the process, from the provider (`intuit.…`) or about entries
+   * (`entry.…`). A coordinator of an earlier version does not report this member; the list is then empty.
    */
   readonly On: readonly string[]
   /** The routing keys of the provider events that may end waits of runs of the process, as for `On`. */
   readonly Watches: readonly string[]
+  /** The events for which runs of the process may wait, as for `On`. */
+  readonly Events: readonly string[]
   /** Whether the process is built in. Clients cannot start runs of a built-in process. */
   readonly BuiltIn: boolean
 }
+
+const isEntryKey = (key: string): boolean => key.startsWith('entry.')
 
 export const wantedQueues = (
   processes: readonly ProcessOutline[],
@@ -44,10 +50,20 @@ export const wantedQueues = (
     ...(processes.some(({ Process }) => Process === WEBHOOK_PROCESS) ? [webhooksTopology] : []),
     ...processes.map(({ Process, Steps }) => processTopology(Process, Steps)),
     ...processes.filter(({ BuiltIn }) => !BuiltIn).map(({ Process }) => startTopology(Process)),
-    ...processes.flatMap(({ Process, On, Watches }) => [
-      ...(On.length > 0 ? [changesTopology(onQueue(Process), Process, On)] : []),
-      ...(Watches.length > 0 ? [changesTopology(changesQueue(Process), Process, Watches)] : []),
-    ]),
+    ...processes
+      .filter(({ Events }) => Events.length > 0)
+      .map(({ Process }) => startTopology(Process, signalKey(Process))),
+    ...processes.flatMap(({ Process, On, Watches }) => {
+      const entries = On.filter(isEntryKey)
+      const changes = On.filter((key) => !isEntryKey(key))
+      return [
+        { queue: onQueue(Process), keys: changes },
+        { queue: changesQueue(Process), keys: Watches },
+        { queue: entriesQueue(Process), keys: entries },
+      ].flatMap(({ queue, keys }) =>
+        keys.length > 0 ? [changesTopology(queue, Process, keys)] : [],
+      )
+    }),
   ]
     .flatMap(({ queues }) => queues)
     .map((queue) => ({ name: prefix + queue.name, arguments: queueArguments(queue, prefix) }))

@@ -10,8 +10,9 @@ const PREFIX = 'acme.'
 const ORDERS = {
   Process: 'OrderProcess',
   Steps: ['order'],
-  On: ['intuit.Invoice.create'],
+  On: ['intuit.Invoice.create', 'entry.Invoice.deleted'],
   Watches: ['intuit.Invoice.update'],
+  Events: ['approval'],
   BuiltIn: false,
 }
 const wanted = wantedQueues([ORDERS], PREFIX)
@@ -81,12 +82,34 @@ describe('checks of RabbitMQ by the management API', () => {
     expect(await amiss()).toEqual([])
   })
 
-  it('doctor expects a queue on.<Process> if provider events start the process, and no queue start.<Process> if the process is built in', () => {
-    const builtIn = { Process: 'ChangeFeed', Steps: ['read'], On: [], Watches: [], BuiltIn: true }
-    const names = wantedQueues([ORDERS, builtIn], PREFIX).map(({ name }) => name)
-    for (const name of ['on.OrderProcess', 'start.OrderProcess', 'steps.ChangeFeed.read'])
+  it('doctor expects the queues of a process that its definition needs, and no queue start.<Process> if the process is built in', () => {
+    const none = { On: [], Watches: [], Events: [] }
+    const builtIn = { Process: 'ChangeFeed', Steps: ['read'], ...none, BuiltIn: true }
+    const Audit = {
+      ...ORDERS,
+      Process: 'Audit',
+      ...none,
+      On: ['entry.Invoice.changed'],
+    }
+    const names = wantedQueues([ORDERS, builtIn, Audit], PREFIX).map(({ name }) => name)
+    for (const name of [
+      'on.OrderProcess',
+      'changes.OrderProcess',
+      'entries.OrderProcess',
+      'start.OrderProcess',
+      'start.OrderProcess.signal',
+      'steps.ChangeFeed.read',
+      'entries.Audit',
+    ])
       expect(names).toContain(PREFIX + name)
-    for (const name of ['on.ChangeFeed', 'start.ChangeFeed'])
+    for (const name of [
+      'on.ChangeFeed',
+      'start.ChangeFeed',
+      'entries.ChangeFeed',
+      'on.Audit',
+      'changes.Audit',
+      'start.Audit.signal',
+    ])
       expect(names).not.toContain(PREFIX + name)
   })
 

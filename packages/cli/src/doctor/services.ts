@@ -34,9 +34,10 @@ const Processes = z.object({
       Process: z.string(),
       Steps: z.array(z.string()),
       Paused: z.boolean(),
-      // A coordinator of an earlier version does not send `On` and `BuiltIn`.
+      // A coordinator of an earlier version does not send all of these.
       On: z.array(z.string()).default([]),
       Watches: z.array(z.string()).default([]),
+      Events: z.array(z.string()).default([]),
       BuiltIn: z.boolean().default(false),
     }),
   ),

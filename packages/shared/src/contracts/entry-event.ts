@@ -23,7 +23,7 @@ export const EntryEvent = z.object({
   Kind: z.enum(entryEventKinds),
   /** The state of the entry: `ChangedOutside`, `Voided`, `Deleted` or `Missing`. */
   State: z.string(),
-  /** The paths of the written fields that were changed. */
+  /** The paths of the first 100 written fields that were changed. */
   Changed: z.array(z.string()).readonly(),
   /** The time of the change, as the provider reports it; of a missing object the time at which it was recorded. */
   At: z.iso.datetime(),

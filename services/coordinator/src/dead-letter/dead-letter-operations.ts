@@ -13,6 +13,7 @@ import { messageIdOf } from './dead-letter-intake.ts'
 import { inputInvalid, type RunActions, tooManyDelayedRuns } from '../worker/run-actions.ts'
 import type { Looks } from '../change/look.ts'
 import { changeOfLetter } from '../change/read-change.ts'
+import { startedByEntryLetter } from '../entry/read-entry-event.ts'
 import { readSignal } from '../signal/read-signal.ts'
 import { watchedKeysOf } from '../step/change-place.ts'
 import { routingKeysOf } from '../step/change-trigger.ts'
@@ -23,7 +24,7 @@ import type { TransitionPublisher } from '../worker/transition-publisher.ts'
 export interface DeadLetterOperations {
   /**
    * Requeues a dead letter: publishes the due step of its run, as the sweeper does, and removes the dead letter. If the
-   * message is a start message or a provider event, queues its transaction instead and returns the run; if it is an event,
+   * message is a start message, a provider event or an event of an entry, queues its transaction instead and returns the run; if it is an event,
    * sends the event to its run; if it is a provider event for which runs wait, has the object read.
    *
    * @param requireSignal throws unless the caller may send events to runs
@@ -99,10 +100,17 @@ export function createDeadLetterOperations({
           'no change starts a run of this process, and no run waits for the object',
         )
     }
+    const byEntry = startedByEntryLetter(content)
+    if (byEntry !== null && definition.entryOn.length === 0)
+      throw new IntegrationError(
+        'dead_letter_without_run',
+        'no change of what runs have written starts a run of this process',
+      )
+    const transaction = changed?.transaction ?? byEntry
     const read =
-      changed === null
+      transaction === null
         ? readStartMessage({ content, messageId: messageIdOf(letter) })
-        : { transaction: changed.transaction }
+        : { transaction }
     if ('reason' in read)
       throw new IntegrationError(
         'dead_letter_without_run',

@@ -12,6 +12,9 @@ const KINDS: Readonly<Record<OutsideState, EntryEventKind>> = {
   Missing: 'missing',
 }
 
+/** The maximum number of names of fields in an event. */
+const MAX_CHANGED = 100
+
 /** Returns the event of an object that was changed from outside or is gone. `at` is the time of the change, epoch ms. */
 export function entryEventOf(
   entry: EntryRow,
@@ -24,7 +27,7 @@ export function entryEventOf(
     EntityID: entry.EntityID,
     Kind: KINDS[State as OutsideState],
     State,
-    Changed: Changed ?? [],
+    Changed: (Changed ?? []).slice(0, MAX_CHANGED),
     At: new Date(at).toISOString(),
     EntryID: entry.EntryID,
     Process: entry.Process,

@@ -10,7 +10,8 @@ import { z } from 'zod'
 import { choicesAt } from '../decision/decisions.ts'
 import { watchedKeysOf } from '../step/change-place.ts'
 import { routingKeysOf } from '../step/change-trigger.ts'
-import { isStartable, type ProcessDefinition } from '../step/definition.ts'
+import { entryKeysOf } from '../step/entry-trigger.ts'
+import { eventsOf, isStartable, type ProcessDefinition } from '../step/definition.ts'
 import type { Auditor } from '../worker/auditor.ts'
 import type { RunActions } from '../worker/run-actions.ts'
 import type { Worker } from '../worker/worker.ts'
@@ -80,7 +81,10 @@ const ProcessView = z
     }),
     On: z.array(z.string()).meta({
       description:
-        'the routing keys of the changes that start a run, for example intuit.Invoice.create',
+        'the routing keys of the changes that start a run, for example intuit.Invoice.create or entry.Invoice.deleted',
+    }),
+    Events: z.array(z.string()).meta({
+      description: 'the events for which runs may wait, and which clients send',
     }),
     Decisions: z.array(DecisionChoices).meta({
       description: 'the events about which persons decide',
@@ -193,7 +197,8 @@ export function processRoutes({
       StepTimeoutSeconds: definition.limits.timeoutMs / 1_000,
       Version: definition.version,
       DeadlineSeconds: definition.deadlineMs === null ? null : definition.deadlineMs / 1_000,
-      On: routingKeysOf(definition.on),
+      On: [...routingKeysOf(definition.on), ...entryKeysOf(definition.entryOn)],
+      Events: eventsOf(definition),
       Decisions: definition.events.flatMap((Event) => {
         const choices = choicesAt(definition, Event)
         return choices === undefined ? [] : [{ Event, ...choices }]

@@ -53,7 +53,7 @@ const RUN = namesIn(`
 /** What the definition of a process says, and whether the process is paused. By whom and why is null. */
 const PROCESS = namesIn(`
   Process Steps RequireInternet Paused PausedAt PausedBy Reason Retry Retry.MaxAttempts Retry.BaseMs Retry.CapMs
-  Dispatch Concurrency ConcurrencyByKey ConcurrencyPerKey Targets StepTimeoutSeconds Version DeadlineSeconds On Decisions Watches BuiltIn
+  Dispatch Concurrency ConcurrencyByKey ConcurrencyPerKey Targets StepTimeoutSeconds Version DeadlineSeconds On Events Decisions Watches BuiltIn
   Consuming`)
 const COMPANY_PAUSE = namesIn('Realm Paused PausedAt PausedBy Reason')
 const SCHEDULE = namesIn(`

@@ -575,6 +575,7 @@ describe('operator actions on a transaction', () => {
           Steps: ['order', 'report', 'csv'],
           RequireInternet: true,
           On: [],
+          Events: [],
           Decisions: [],
           Watches: [],
           BuiltIn: false,

@@ -133,9 +133,15 @@ export const isDefinition = (value: unknown): value is ProcessDefinition =>
 /** Whether clients can start runs of the process. Clients cannot start runs of a built-in process. */
 export const isStartable = ({ runBuiltIn }: ProcessDefinition): boolean => runBuiltIn === undefined
 
+/** Returns the names of the places at which the runs of the process wait for an event that a client sends. */
+export const eventsOf = ({ steps }: Pick<ProcessDefinition, 'steps'>): string[] =>
+  [...steps].flatMap(([name, { event }]) =>
+    event !== undefined && event.change === undefined ? [name] : [],
+  )
+
 /** Whether the process has a place at which its runs wait for an event that a client sends. */
-export const hasEvents = ({ steps }: Pick<ProcessDefinition, 'steps'>): boolean =>
-  [...steps.values()].some(({ event }) => event !== undefined && event.change === undefined)
+export const hasEvents = (definition: Pick<ProcessDefinition, 'steps'>): boolean =>
+  eventsOf(definition).length > 0
 
 /** Whether the process has a place at which its runs wait for a change in the books. */
 export const hasChanges = ({ steps }: Pick<ProcessDefinition, 'steps'>): boolean =>

@@ -4,7 +4,10 @@ import { countWaitingMessages } from './waiting-messages.ts'
 
 const steps = { one: () => null }
 const sale = processOf('Sale', {
-  on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create'] }],
+  on: [
+    { provider: 'intuit', entity: 'Invoice', operations: ['create'] },
+    { entry: ['deleted'], entity: 'Invoice' },
+  ],
   steps,
 })
 const plain = processOf('Plain', { steps })
@@ -14,7 +17,11 @@ const builtIn = {
 }
 
 it('the waiting messages of each process are counted, but not those of built-in processes or of queues whose depth is unknown', async () => {
-  const depths: Readonly<Record<string, number>> = { 'start.Sale': 3, 'on.Sale': 5 }
+  const depths: Readonly<Record<string, number>> = {
+    'start.Sale': 3,
+    'on.Sale': 5,
+    'entries.Sale': 7,
+  }
   const asked: string[] = []
   const counted = await countWaitingMessages(
     {
@@ -29,6 +36,7 @@ it('the waiting messages of each process are counted, but not those of built-in 
   expect(counted).toEqual([
     { process: 'Sale', kind: 'start', count: 3 },
     { process: 'Sale', kind: 'on', count: 5 },
+    { process: 'Sale', kind: 'entries', count: 7 },
   ])
-  expect(asked).toEqual(['start.Sale', 'on.Sale', 'start.Plain'])
+  expect(asked).toEqual(['start.Sale', 'on.Sale', 'entries.Sale', 'start.Plain'])
 })

@@ -1,0 +1,3 @@
+import { entryEventsContract } from './entry-events.contract.ts'
+
+entryEventsContract('real')
