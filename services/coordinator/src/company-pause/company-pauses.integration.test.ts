@@ -1,3 +1,5 @@
 import { companyPausesContract } from './company-pauses.contract.ts'
+import { pausedWorkContract } from './paused-work.contract.ts'
 
 companyPausesContract('real')
+pausedWorkContract('real')
