@@ -6,8 +6,17 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { listeningUrl } from '@integration-host/shared/test-support/start-process'
 import { describe, expect, it } from 'vitest'
 import { openDatabase } from '../support/faults/database-assertions.ts'
-import { post, queueOrder, startAnotherCoordinator } from '../support/faults/coordinators.ts'
+import {
+  orders,
+  post,
+  queueOrder,
+  queueOrders,
+  startAnotherCoordinator,
+} from '../support/faults/coordinators.ts'
+import { killRepeatedly } from '../support/faults/order-load.ts'
+import { scale } from '../support/faults/scale.ts'
 import { coordinatorWithFailpoints, diedAt } from '../support/processes/failpoints.ts'
+import { startStepTarget } from '../support/fakes/step-target.ts'
 import { startSystem } from '../support/system.ts'
 
 const env = { LOCAL_PULL_SECONDS: '0.2', REMOTE_PULL_SECONDS: '0.3' }
@@ -73,6 +82,82 @@ describe('a coordinator that is killed while a run has children', () => {
         const rows = await sql`select from "Order_Header" where "Status" = 'Cancelled'`
         expect(rows).toHaveLength(4)
       })
+    },
+  )
+})
+
+describe('coordinators that are killed while many runs have children', () => {
+  const parents = scale({ test: 20, faults: 200 })
+  const children = scale({ test: 20, faults: 50 })
+  const kills = scale({ test: 3, faults: 10 })
+
+  it(
+    'each child and each parent is completed once',
+    { timeout: scale({ test: 180_000, faults: 600_000 }) },
+    async ({ annotate }) => {
+      await using system = await startSystem([])
+      await using target = await startStepTarget()
+      target.latencyMs = 500
+      const settings = {
+        DEMO_API_URL: target.url,
+        LOCAL_PULL_SECONDS: '1',
+        REMOTE_PULL_SECONDS: '2',
+        LEASE_MS: '3000',
+        // Few steps are in flight, so that children are left at the last kill.
+        PREFETCH: scale({ test: '4', faults: '16' }),
+        PROCESS: 'families',
+        CHILDREN: String(children),
+      }
+      const start = () => startAnotherCoordinator(system, settings, coordinatorWithFailpoints)
+      system.start('coordinator', settings, coordinatorWithFailpoints)
+      await system.ready('coordinator')
+      await using database = await openDatabase(system)
+      await queueOrders(system, system.url('coordinator'), orders(parents, 'p'))
+      const phase = { isOver: true, isBackendUnavailable: false }
+      const killed = await killRepeatedly(start, { kills, killEveryMs: 1_000 }, phase)
+      expect(killed.killsDuringSteps).toBeGreaterThan(0)
+      const before = await database.countRuns()
+      target.latencyMs = 0
+      start()
+      const runs = parents * (1 + children)
+      await eventually(
+        async () => expect(await database.countRuns()).toEqual({ runs, completed: runs }),
+        { seconds: scale({ test: 90, faults: 300 }) },
+      )
+      const { sql } = database
+      const results = await sql`
+        select "Process", "StepName", count(*)::int as attempts,
+          count(distinct "TransactionID")::int as runs
+        from "Order_Attempt" where "Outcome" = 'completed' group by 1, 2 order by 1, 2`
+      const once = (Process: string, StepName: string, count: number) => ({
+        Process,
+        StepName,
+        attempts: count,
+        runs: count,
+      })
+      expect([...results]).toEqual([
+        once('OrderLine', 'line', parents * children),
+        once('OrderProcess', 'csv', parents),
+        once('OrderProcess', 'order', parents),
+      ])
+      // A call is repeated only if its worker was killed, with the same key.
+      const [lost] = await sql`
+        select count(*)::int as count from "Order_Attempt" where "Outcome" <> 'completed'`
+      expect(new Set(target.calls.map(({ idempotencyKey }) => idempotencyKey)).size).toBe(
+        parents * children,
+      )
+      expect(target.calls.length - parents * children).toBeLessThanOrEqual(lost?.['count'])
+      const sums = await sql`
+        select "Data", count(*)::int as count from "Order_Item" where "StepName" = 'csv' group by 1`
+      expect([...sums]).toEqual([{ Data: children, count: parents }])
+      const families = await sql`
+        select distinct "Stored", "Pending", "Waiting", "Failed" from "Order_Family"`
+      expect([...families]).toEqual([{ Stored: children, Pending: 0, Waiting: 0, Failed: 0 }])
+      await annotate(
+        `${parents} parents with ${children} children each, ${killed.kills} SIGKILLs (${killed.killsDuringSteps} with steps in flight, ` +
+          `${runs - before.completed} runs left at the last one, ${target.calls.length - parents * children} calls repeated): each child and each parent completed once`,
+        'measurement',
+      )
     },
   )
 })

@@ -17,7 +17,7 @@
  *   is an event; the time of `expiring` is over at once. `rounds` skips its second step and repeats its third one. The
  *   last step of `undo` fails, so the two others are undone. The second place of `changing` waits for a change. The second
  *   place of `family` has three children, two of which may run at the same time; `held` is the same with children that never
- *   end.
+ *   end. Those of `families` call the demo API; their number is `CHILDREN`.
  * - `TOKEN_SERVICE_URL`: the URL of token-service. Without this setting, every company counts as connected.
  *
  * In a sweep of the change feed, `DIES_WITH` is the id of a change or a realm, instead of the id of a transaction.
@@ -87,7 +87,8 @@ const points = [
 ] as const
 type Point = (typeof points)[number]
 
-const { DIES_AT, DIES_WITH, LEASE_MS, SWEEP_MS, PROBE_MS, PROCESS, TOKEN_SERVICE_URL } = process.env
+const { DIES_AT, DIES_WITH, LEASE_MS, SWEEP_MS, PROBE_MS, PROCESS, TOKEN_SERVICE_URL, CHILDREN } =
+  process.env
 const diesAt = points.find((point) => point === DIES_AT)
 
 async function failpoint(point: Point, transactionId: string | undefined): Promise<void> {
@@ -310,16 +311,21 @@ const changingProcess = defineProcess('OrderProcess')
 /** Its second place has three children. They have a process of their own. */
 const lineProcess = defineProcess('OrderLine').step('line', (step) => step.complete(1))
 const heldProcess = defineProcess('OrderLine').step('line', (step) => step.waitFor(100))
-const familyOf = (children: typeof lineProcess) =>
+const callingProcess = defineProcess('OrderLine').step('line', (step) =>
+  step.execute({ url: `${process.env['DEMO_API_URL']}/order` }),
+)
+const familyOf = (
+  children: typeof lineProcess | typeof callingProcess,
+  count: number,
+  concurrent: number,
+) =>
   defineProcess('OrderProcess')
     .step('order', (step) => step.complete())
     .forEach('report', children, {
-      items: () => [1, 2, 3].map((id) => ({ id, data: null })),
-      concurrent: 2,
+      items: () => Array.from({ length: count }, (_, n) => ({ id: n + 1, data: null })),
+      concurrent,
     })
     .step('csv', (step) => step.complete(step.previous.data.completed))
-const familyProcess = familyOf(lineProcess)
-const heldFamilyProcess = familyOf(heldProcess)
 
 // The coordinator's own loader loads the order process, because its file imports `integration-host`.
 const orderProcess = (await loadProcesses()).definitions.get('OrderProcess')
@@ -336,12 +342,14 @@ const processes: Readonly<Record<string, ProcessDefinition>> = {
   rounds: roundsProcess,
   undo: undoProcess,
   changing: changingProcess,
-  family: familyProcess,
-  held: heldFamilyProcess,
+  family: familyOf(lineProcess, 3, 2),
+  held: familyOf(heldProcess, 3, 2),
+  families: familyOf(callingProcess, Number(CHILDREN ?? 3), 10),
 }
 const children: Readonly<Record<string, ProcessDefinition>> = {
   family: lineProcess,
   held: heldProcess,
+  families: callingProcess,
 }
 
 await runService('coordinator', async () => {

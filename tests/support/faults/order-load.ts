@@ -38,7 +38,7 @@ const RECOVERY_SECONDS = 60
 /** A coordinator reaches its first step in less than this time after its start. */
 const FIRST_STEP_DEADLINE_MS = 10_000
 
-interface FaultPhase {
+export interface FaultPhase {
   isOver: boolean
   isBackendUnavailable: boolean
 }
@@ -120,11 +120,11 @@ async function queueAll(system: System, ids: readonly string[]): Promise<void> {
 
 /**
  * Kills coordinators repeatedly, one in each interval. Three coordinators run at a time, so each has run for three
- * intervals when it is killed.
+ * intervals when it is killed. Ends when the phase is over and as many were killed as required.
  */
-async function killRepeatedly(
+export async function killRepeatedly(
   startNext: () => ServiceProcess,
-  { kills: minimum, killEveryMs }: OrderLoadOptions,
+  { kills: minimum, killEveryMs }: Pick<OrderLoadOptions, 'kills' | 'killEveryMs'>,
   phase: Readonly<FaultPhase>,
 ): Promise<{ kills: number; killsDuringSteps: number }> {
   const random = seededRandom()
