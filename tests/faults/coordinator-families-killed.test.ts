@@ -97,7 +97,7 @@ describe('coordinators that are killed while many runs have children', () => {
     async ({ annotate }) => {
       await using system = await startSystem([])
       await using target = await startStepTarget()
-      target.latencyMs = 500
+      target.latencyMs = scale({ test: 500, faults: 100 })
       const settings = {
         DEMO_API_URL: target.url,
         LOCAL_PULL_SECONDS: '1',

@@ -309,16 +309,13 @@ const changingProcess = defineProcess('OrderProcess')
   .step('csv', (step) => step.complete(step.previous.data['Id'] ?? null))
 
 /** Its second place has three children. They have a process of their own. */
-const lineProcess = defineProcess('OrderLine').step('line', (step) => step.complete(1))
-const heldProcess = defineProcess('OrderLine').step('line', (step) => step.waitFor(100))
-const callingProcess = defineProcess('OrderLine').step('line', (step) =>
-  step.execute({ url: `${process.env['DEMO_API_URL']}/order` }),
-)
-const familyOf = (
-  children: typeof lineProcess | typeof callingProcess,
-  count: number,
-  concurrent: number,
-) =>
+const lineProcess = defineProcess('OrderLine').step('line', async (step) => step.complete(1))
+const heldProcess = defineProcess('OrderLine').step('line', async (step) => step.waitFor(100))
+const callingProcess = defineProcess('OrderLine').step('line', async (step) => {
+  await step.fetch({ url: `${process.env['DEMO_API_URL']}/order` })
+  return step.complete(1)
+})
+const familyOf = (children: typeof lineProcess, count: number, concurrent: number) =>
   defineProcess('OrderProcess')
     .step('order', (step) => step.complete())
     .forEach('report', children, {
