@@ -11,6 +11,7 @@ import { QueueTransaction } from '@integration-host/shared/contracts/transaction
 import { until } from '@integration-host/shared/test-support/eventually'
 import { type Relay, startRelay } from '@integration-host/shared/test-support/relay'
 import {
+  type Child,
   type Client,
   type ClientOptions,
   createClient,
@@ -27,6 +28,15 @@ const source = `import { defineProcess, z } from 'integration-host'
     .step('one', (step) =>
       step.initialData.customer === 'unknown' ? step.fail('no such customer') : step.complete())
     .step('two', (step) => step.complete({ sold: step.initialData.customer }), { undo: (step) => step.complete() })`
+const parent = `import { defineProcess } from 'integration-host'
+  import sale from './sale.ts'
+  export default defineProcess('Sales').forEach('all', sale, {
+    tolerate: 1,
+    items: () => Array.from({ length: 250 }, (_, n) => ({
+      id: n,
+      data: { customer: n === 66 ? 'unknown' : 'Ada' },
+    })),
+  })`
 const COMPANY_KEY = 'company-'.padEnd(40, 'x')
 
 /** A request that the client has sent. */
@@ -49,6 +59,7 @@ describe('the HTTP client that the package exports', () => {
     folder = await mkdtemp(join(tmpdir(), 'client-'))
     await mkdir(join(folder, 'processes'))
     await writeFile(join(folder, 'processes/sale.ts'), source)
+    await writeFile(join(folder, 'processes/sales.ts'), parent)
     const keys = [
       {
         id: 'company',
@@ -170,6 +181,30 @@ describe('the HTTP client that the package exports', () => {
       Priority: 'high',
     })
     expect(await process.run('p1').replay()).toMatchObject({ ReplayID: 1, Priority: 'high' })
+  })
+
+  it('the client counts the children of a run, reads them in the order of the list, and names their parent', async () => {
+    const { client, sent } = connect()
+    const sales = client.process<null>('Sales')
+    await sales.queue('c1', null)
+    const run = sales.run('c1')
+    expect((await run.completed()).Children).toMatchObject([
+      { Place: 'all', Process: PROCESS, Total: 250, Completed: 249, Failed: 1, Active: 0 },
+    ])
+    const pagesBefore = sent.length
+    const items: string[] = []
+    for await (const { ItemID } of run.children({ status: ['Completed', 'Failed'] }))
+      items.push(ItemID)
+    expect(items).toEqual(Array.from({ length: 250 }, (_, n) => `${n}`))
+    expect(sent.slice(pagesBefore)).toHaveLength(2)
+    const failed: Child[] = []
+    for await (const child of run.children({ place: 'all', status: 'Failed' })) failed.push(child)
+    expect(failed).toMatchObject([{ ItemID: '66', LastError: 'no such customer' }])
+    const child = client.process(PROCESS).run(failed[0]?.TransactionID ?? '')
+    expect(await child.get()).toMatchObject({
+      Status: 'Failed',
+      Parent: { Process: 'Sales', TransactionID: 'c1', ReplayID: 0, Place: 'all' },
+    })
   })
 
   it('a transaction that the client queues with notBefore starts at that time', async () => {

@@ -35,6 +35,8 @@ export {
 } from './problem.ts'
 export type {
   ActOptions,
+  Child,
+  ChildrenOptions,
   DecisionLink,
   JsonValue,
   LinkOptions,

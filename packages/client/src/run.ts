@@ -1,5 +1,6 @@
 /** Queues the transactions of a process, waits for their runs, and acts on the runs. */
 import type {
+  ChildPage,
   ReplayTransaction,
   RunResponse,
   SignalResponse,
@@ -82,6 +83,17 @@ export interface SignalOptions extends ActOptions {
 /** The run, and the event that its place keeps: the first one. */
 export interface Signal extends SignalResponse {}
 
+/** A child of a run. */
+export interface Child extends Readonly<ChildPage['items'][number]> {}
+
+/** Which children are read. */
+export interface ChildrenOptions extends RequestOptions {
+  /** The place that has started the children. Required if the run has several places with children. */
+  readonly place?: string
+  /** Only children with this status, or with one of these. */
+  readonly status?: Child['Status'] | readonly Child['Status'][]
+}
+
 /** The transactions of one process. */
 export interface ProcessClient<Input> {
   /**
@@ -102,7 +114,10 @@ export interface ProcessClient<Input> {
  * action arrives.
  */
 export interface RunClient<Input> {
-  /** Reads the run with its items and newest attempts. */
+  /**
+   * Reads the run with its items and newest attempts. `Children` counts its children by place, and `Parent` names the run
+   * that has started it as a child.
+   */
   get(options?: RequestOptions): Promise<RunDetail>
   /**
    * Waits until the run has ended, and resolves with the run if it is `Completed`. It also waits while the coordinator
@@ -111,6 +126,13 @@ export interface RunClient<Input> {
    * @throws {ProblemError} `run_failed` (also if the run was undone) or `run_cancelled`, with the run; `transaction_not_found`, `unauthorized`, …
    */
   completed(options?: RequestOptions): Promise<RunDetail>
+  /**
+   * Yields the children that a place of the run has started, in the order of its list. Pages are read as they are needed.
+   * `process(child.Process).run(child.TransactionID)` is the client of a child.
+   *
+   * @throws {ProblemError} `transaction_not_found`, …
+   */
+  children(options?: ChildrenOptions): AsyncGenerator<Child>
   /** Runs the transaction again, as a new run with new idempotency keys. */
   replay(options?: ReplayOptions<Input>): Promise<Run>
   /** Resumes a run that is `Failed` or `Cancelled`, or an undo that has failed, with the same idempotency keys. */
@@ -136,6 +158,8 @@ export interface RunClient<Input> {
   link(name: string, options: LinkOptions): Promise<DecisionLink>
 }
 
+/** The number of children that are read at once. */
+const CHILDREN_PER_PAGE = 200
 /** The longest wait of the coordinator. */
 const MAX_WAIT_SECONDS = 50
 
@@ -252,6 +276,23 @@ function createRunClient<Input>(
         }
       } finally {
         unwatch()
+      }
+    },
+    async *children({ place, status = [], signal } = {}) {
+      const parameters = new URLSearchParams(query)
+      parameters.set('limit', `${CHILDREN_PER_PAGE}`)
+      if (place !== undefined) parameters.set('place', place)
+      for (const one of [status].flat()) parameters.append('status', one)
+      for (;;) {
+        const page = (await request({
+          method: 'GET',
+          path: `${path}/children?${parameters.toString()}`,
+          isRepeatable: true,
+          ...(signal && { signal }),
+        })) as ChildPage
+        yield* page.items
+        if (page.next_after === null) return
+        parameters.set('after', `${page.next_after}`)
       }
     },
     replay: ({ fromStep, initialData, reason, signal } = {}) =>
