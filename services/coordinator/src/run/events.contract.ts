@@ -137,6 +137,66 @@ export function eventsContract(name: string, open: () => Promise<MovableSource>)
       expect((await read()).item?.Data).toEqual(accepted[0]?.item?.Data)
     })
 
+    it('events that arrive together are decided independently of each other', async () => {
+      for (const id of ['1', 'over']) await waiting(id)
+      const { Version: ifVersion } = await waiting('2')
+      await atEvent('early')
+      await source.cancel(process.name, 'over', null, anAct)
+      const results = await Promise.allSettled([
+        signal(approval, 'missing'),
+        signal(approval, '1'),
+        signal({ data: { approved: false }, eventId: '7' }, '1'),
+        source.signal(place, '2', null, { data: 2, eventId: null }, { ...by, ifVersion: 1 }),
+        source.signal(place, '2', 0, approval, { ...by, ifVersion }),
+        source.signal({ ...place, place: 'csv' }, '2', null, { data: 3, eventId: null }, by),
+        signal(approval, 'early'),
+        signal(approval, 'over'),
+      ])
+      const accepted = { isAccepted: true, item: { Data: approval.data, Sender: sender } }
+      expect(
+        results.map((result) => ('value' in result ? result.value : result.reason)),
+      ).toMatchObject([
+        { code: 'transaction_not_found' },
+        { ...accepted, hasMoved: true, run: { TransactionID: '1', StepName: 'csv' } },
+        { isAccepted: false, hasMoved: false, item: { Data: approval.data } },
+        { code: 'version_moved' },
+        { ...accepted, hasMoved: true, run: { TransactionID: '2', StepName: 'csv' } },
+        { isAccepted: true, hasMoved: false, item: { StepName: 'csv', Status: 'Received' } },
+        { ...accepted, hasMoved: false, run: { TransactionID: 'early', StepName: 'report' } },
+        { isAccepted: false, hasMoved: false, run: { Status: 'Cancelled' } },
+      ])
+      expect((await read('1')).item).toMatchObject({ Status: 'Completed', Data: approval.data })
+      expect((await read('early')).item).toMatchObject({ Status: 'Received' })
+      const actions = await source.actions({ limit: 20 })
+      const signals = actions.filter(({ Action: kind }) => kind === 'signal')
+      const ids = signals.map(({ TransactionID }): string => String(TransactionID))
+      expect(ids.toSorted()).toEqual(['1', '2', '2', 'early'])
+    })
+
+    it('of an event and a cancel at the same time, the first one decides', async () => {
+      const ids = Array.from({ length: 20 }, (_, n) => `${n}`)
+      const runs = await Promise.all(ids.map((id) => waiting(id)))
+      const send = (id: string) => signal(approval, id)
+      const cancel = (id: string) => source.cancel(process.name, id, null, anAct)
+      const results = await Promise.all(
+        ids.map(async (id, n) => {
+          if (n % 2 === 0) return (await Promise.all([send(id), cancel(id)]))[0]
+          return (await Promise.all([cancel(id), send(id)]))[1]
+        }),
+      )
+      for (const [n, { isAccepted, hasMoved }] of results.entries()) {
+        const { run, item } = await read(ids[n])
+        expect(hasMoved).toBe(isAccepted)
+        expect(run.Status).toBe('Cancelled')
+        expect(run.Version).toBe(Number(runs[n]?.Version) + (isAccepted ? 2 : 1))
+        expect(item).toMatchObject(
+          isAccepted
+            ? { Status: 'Completed', Data: approval.data }
+            : { Status: 'Cancelled', Data: null },
+        )
+      }
+    })
+
     it('if a run becomes waiting while events arrive, the run moves on exactly once', async () => {
       const ids = Array.from({ length: 20 }, (_, n) => `${n}`)
       const claims = await Promise.all(ids.map(async (id) => claim(await atEvent(id))))
@@ -239,8 +299,8 @@ export function eventsContract(name: string, open: () => Promise<MovableSource>)
 
     it('a replay copies the event only if it starts at a later place', async () => {
       await waiting()
-      const { run } = await signal()
-      await record(await claim(run), done)
+      await signal()
+      await record(await claim((await read()).run), done)
       const later = await source.replay(outline, '1', fromCsv, anAct)
       expect((await read('1', later.ReplayID)).item).toMatchObject({
         Status: 'Copied',

@@ -15,6 +15,7 @@ import { idempotencyKey, type Item } from './item.ts'
 import type { Json } from './json-normalization.ts'
 import type { Run, RunKey } from './run.ts'
 import { goesForward, WAITS_FOR_CHANGE, WAITS_FOR_EVENT } from './status.ts'
+import type { RunState } from './transaction-source.ts'
 import { leftPlace, next, type StoredRun, type Times, undoing } from './transitions.ts'
 
 export const EVENT_TIMEOUT = 'event_timeout'
@@ -41,16 +42,22 @@ export interface NewEvent {
   readonly data: Json
   /** The id that the sender gave to the event; `null` if it gave none. */
   readonly eventId: string | null
+  /** Returns the data in the form in which it is stored with this run; without it, `data` is stored. */
+  readonly dataFor?: (run: RunKey) => Json
 }
+
+/** Returns the data of an event in the form in which it is stored with a run. */
+export const storedData = ({ data, dataFor }: NewEvent, run: RunKey): Item['Data'] =>
+  (dataFor === undefined ? data : dataFor(run)) as Item['Data']
 
 export interface SignalResult {
   /** Whether the event was the first one of the place, and was stored. */
   readonly isAccepted: boolean
   /** Whether the run has waited for the event, and has moved on. */
   readonly hasMoved: boolean
-  readonly run: Run
+  readonly run: RunState & Pick<Run, 'Realm'>
   /** The item of the place; `null` if the run has none. */
-  readonly item: Item | null
+  readonly item: Pick<Item, 'StepName' | 'Status' | 'Data' | 'FinishedAt' | 'Sender'> | null
 }
 
 /** The part of the port `TransactionSource` that delivers events to runs. A `replayId` of `null` means the latest run. */
@@ -115,7 +122,7 @@ export function signalled(
     IdempotencyKey: idempotencyKey(header, place.place),
     ResponseStatus: null,
     ResponseBody: null,
-    Data: event.data as Item['Data'],
+    Data: storedData(event, header),
     Error: null,
     StartedAt: known?.StartedAt ?? at,
     FinishedAt: at,

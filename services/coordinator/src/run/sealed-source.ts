@@ -305,21 +305,15 @@ export function createSealedSource(
     },
     wake: async (...args) => (await source.wake(...args)).map(readable),
     settleWaits: async (...args) => (await source.settleWaits(...args)).map(readable),
-    signal: (ref, transactionId, replayId, event, act) =>
-      forCurrentRun(
-        { process: ref.process, transactionId, replayId, isFixed: act.ifVersion !== null },
-        async ({ run }) => {
-          const data = payloads.sealJson(event.data, place(run, 'Data', ref.place))
-          const { ReplayID } = run
-          const result = await source.signal(ref, transactionId, ReplayID, { ...event, data }, act)
-          const { item } = result
-          return {
-            ...result,
-            run: readable(result.run),
-            item: item && (unlessUnreadable(() => openItem(run, item)) ?? item),
-          }
-        },
-      ),
+    async signal(to, transactionId, replayId, event, act) {
+      const dataFor = (run: RunKey) => payloads.sealJson(event.data, place(run, 'Data', to.place))
+      const result = await source.signal(to, transactionId, replayId, { ...event, dataFor }, act)
+      const { run, item } = result
+      if (item === null) return result
+      const open = () =>
+        payloads.openJson(item.Data, place(run, 'Data', to.place)) as typeof item.Data
+      return { ...result, item: { ...item, Data: unlessUnreadable(open) ?? item.Data } }
+    },
     async replay(process, transactionId, request, act) {
       const { initialData, latest, concurrencyKey } = request
       const sealedKey =

@@ -18,6 +18,7 @@ type Sql = postgres.Sql | postgres.TransactionSql
 type Alias =
   | 'a'
   | 'd'
+  | 'e'
   | 'f'
   | 'g'
   | 'r'

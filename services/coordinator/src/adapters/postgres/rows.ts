@@ -1,4 +1,5 @@
 /** The rows that statements return, and their conversion to the types of the domain. */
+import type postgres from 'postgres'
 import type { Transition } from '../../run/progress.ts'
 import {
   type Attempt,
@@ -144,6 +145,13 @@ function roundOf(row: ClaimedItemRow | undefined): Round | null {
   const number = row?.Round ?? null
   return number === null ? null : { number, state: row?.State as Round['state'] }
 }
+
+/** The columns of a {@link RunState}, with the realm, of the run `h`. */
+export const stateColumns = (sql: postgres.Sql | postgres.TransactionSql) => sql`
+  h."Process", h."TransactionID", h."ReplayID", h."Status", h."StepName", h."Version", h."Attempt",
+  h."InDoubt", case when h."Priority" > 0 then 'high' else 'normal' end as "Priority", h."Realm",
+  h."NextAttemptAt", h."WaitingFor", h."LastError", h."ErrorClass", h."UpdatedAt",
+  h."CompletedAt"`
 
 /** What the database has set while it recorded a batch of outcomes. */
 export interface RecordedBatch {

@@ -284,6 +284,52 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
+  describe('events that arrive together', () => {
+    const place = { process: outline.name, place: 'order', next: null, onTimeout: 'fail' } as const
+    const by = { by: { keyId: 'ops', person: null }, reason: null, ifVersion: null }
+    const ids = ['1', '2', '3']
+    const openWaiting = async () => {
+      const source = await open()
+      await source.queue(
+        outline,
+        ids.map((TransactionID) => ({ TransactionID, InitialData: 1 })),
+      )
+      await database.sql`update "Order_Header"
+        set "Status" = 'Waiting', "StepName" = 'order', "WaitingFor" = 'event:order'`
+      const signal = (id: string, data: string = id) =>
+        source.signal(place, id, null, { data, eventId: null }, by)
+      return { source, signal }
+    }
+    const accepted = { isAccepted: true, hasMoved: true, run: { Status: 'Completed' } }
+
+    it('an event for a run that another transaction has locked waits alone', async () => {
+      const { source, signal } = await openWaiting()
+      const { locked } = await database.sql.begin(async (tx) => {
+        await tx`select from "Order_Header" where "TransactionID" = '2' for update`
+        const [first, second, third] = ids.map((id) => signal(id))
+        expect(await first).toMatchObject(accepted)
+        expect(await third).toMatchObject(accepted)
+        return { locked: second }
+      })
+      expect(await locked).toMatchObject(accepted)
+      await source[Symbol.asyncDispose]()
+    })
+
+    it('an event that cannot be stored is the only one that fails', async () => {
+      const { source, signal } = await openWaiting()
+      const [first, second, third] = await Promise.allSettled([
+        signal('1'),
+        signal('2', '\u0000'), // PostgreSQL cannot store this character
+        signal('3'),
+      ])
+      expect([first, third]).toMatchObject([{ value: accepted }, { value: accepted }])
+      expect(second).toMatchObject({ reason: { code: 'invalid_request' } })
+      const found = await source.get(outline.name, '2', null)
+      expect(found).toMatchObject({ run: { Status: 'Waiting' }, items: [] })
+      await source[Symbol.asyncDispose]()
+    })
+  })
+
   it('a run whose status another program changes by SQL is found by its new status', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])

@@ -14,9 +14,11 @@ import type { Actor } from '../../run/action.ts'
 import { isDebounced } from '../../run/debounce.ts'
 import { MAX_CONTENT_BYTES, type NewDeadLetter } from '../../run/dead-letter.ts'
 import { EXPORT_LAG_MS } from '../../run/run-export.ts'
+import type { SignalResult } from '../../run/events.ts'
 import type { ClaimedRun, Run } from '../../run/run.ts'
 import type { SlotRequest } from '../../run/slots.ts'
 import {
+  type AnnouncedRun,
   type ClaimRequest,
   type ClaimResult,
   LEASE_MS,
@@ -60,7 +62,7 @@ import {
 import { enqueueDebounced } from './statements/enqueue-debounced.ts'
 import { enqueueRuns } from './statements/enqueue-runs.ts'
 import { dropWebhooks, erasableRuns, eraseRuns, realmsOf } from './statements/erase-runs.ts'
-import { settleWaits, signalRun } from './statements/events.ts'
+import { settleWaits, type Signal, signalRun, signalWaiting } from './statements/events.ts'
 import { exportEnd, exportPage } from './statements/export-runs.ts'
 import {
   cancelChildren,
@@ -119,6 +121,8 @@ const AUDIT_MODE = 'isolation level repeatable read read only'
  * them.
  */
 const DEBOUNCE_BATCH = 100
+/** The maximum number of events in one database transaction, which locks as many runs. */
+const SIGNAL_BATCH = 100
 /** The maximum number of stored dead letters. It bounds the disk space: 10,000 dead letters of 64 KiB are 640 MB. */
 const DEAD_LETTERS = 10_000
 /**
@@ -200,7 +204,28 @@ export function createPostgresTransactionSource(
         return changed
       }),
     ) as Promise<Result>
-  const webhooksWithRealm = (runs: readonly ClaimedRun[]): readonly NewWebhook[] =>
+  const signalInBatch = batched<Signal, SignalResult | null>(
+    (signals) =>
+      run((sql) =>
+        sql.begin(async (tx) => {
+          const results = await signalWaiting(tx, signals, times)
+          await addWebhooks(tx, webhooksWithRealm(results.flatMap((result) => result?.run ?? [])))
+          return results
+        }),
+      ),
+    { maxSize: SIGNAL_BATCH },
+  )
+  const signalAlone = (signal: Signal): Promise<SignalResult> =>
+    run((sql) =>
+      sql.begin(async (tx) => {
+        const result = await signalRun(tx, signal, times)
+        if (result.hasMoved) await addWebhooks(tx, webhooksWithRealm([result.run]))
+        return result
+      }),
+    )
+  const webhooksWithRealm = (
+    runs: readonly (AnnouncedRun & Pick<Run, 'Realm'>)[],
+  ): readonly NewWebhook[] =>
     runs.flatMap((changed) =>
       (webhooksOf?.(changed) ?? []).map((webhook) => ({ ...webhook, Realm: changed.Realm })),
     )
@@ -248,14 +273,10 @@ export function createPostgresTransactionSource(
       announcing((tx) => retryRun(tx, process, transactionId, replayId, act, times)),
     settle: (process, transactionId, replayId, settlement, act) =>
       announcing((tx) => settleRun(tx, process, transactionId, replayId, settlement, act, times)),
-    signal: (place, transactionId, replayId, event, act) =>
-      run((sql) =>
-        sql.begin(async (tx) => {
-          const result = await signalRun(tx, place, transactionId, replayId, event, act, times)
-          if (result.hasMoved) await addWebhooks(tx, webhooksWithRealm([result.run]))
-          return result
-        }),
-      ),
+    async signal(at, transactionId, replayId, event, act) {
+      const request = { at, transactionId, replayId, event, act }
+      return (await signalInBatch(request)) ?? signalAlone(request)
+    },
     settleWaits: (places, which) => announcing((tx) => settleWaits(tx, places, which, times)),
     recordChildren: (lease, page, choose) =>
       run((sql) => recordChildren(sql, lease, page, choose, { ...times, webhooksOf })),

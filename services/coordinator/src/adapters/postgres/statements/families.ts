@@ -37,7 +37,7 @@ import type { Lease, RunState, WebhooksOf } from '../../../run/transaction-sourc
 import { PARENT_RECHECK_MS, UNDO_CANCELLED } from '../../../run/transitions.ts'
 import { areFew, deadlineFromNow, isActive, isRun, isRunOf } from '../predicates.ts'
 import { endWaits } from './end-waits.ts'
-import { runOf, type RunRow } from '../rows.ts'
+import { runOf, type RunRow, stateColumns } from '../rows.ts'
 import { movedOn } from './events.ts'
 import { recordOutcomes } from './record-outcomes.ts'
 
@@ -80,11 +80,6 @@ const family = (sql: Sql) =>
       ['ReplayID', 'OfReplayID', 'Cascaded'].includes(column) ? `g."${column}"` : `f."${column}"`,
     ).join(', '),
   )
-
-const state = (sql: Sql) => sql`
-  h."Process", h."TransactionID", h."ReplayID", h."Status", h."StepName", h."Version", h."Attempt",
-  h."InDoubt", case when h."Priority" > 0 then 'high' else 'normal' end as "Priority", h."Realm", h."NextAttemptAt", h."WaitingFor", h."LastError", h."ErrorClass", h."UpdatedAt",
-  h."CompletedAt"`
 
 /** True if the run `h` is a child of the family `f`. */
 const isChild = (sql: Sql) => sql`h."ParentProcess" = f."Process"
@@ -254,7 +249,7 @@ async function insertChildren(
         as c("TransactionID" text, "Item" int, "InitialData" jsonb, "Realm" text, "ConcurrencyKey" text)
     order by c."TransactionID"
     on conflict do nothing
-    returning ${state(tx)}`
+    returning ${stateColumns(tx)}`
 }
 
 /** Resumes children that have failed or were cancelled before the parent was resumed last. */
@@ -283,7 +278,7 @@ async function resumeChildren(
       "NextSweepAt" = ${sweep}, "SweepCount" = 0, "NotBefore" = null, "LastError" = null,
       "ErrorClass" = null, "CompletedAt" = null, "UpdatedAt" = now()
     from picked where ${isRunOf(tx, 'picked')}
-    returning ${state(tx)}`
+    returning ${stateColumns(tx)}`
 }
 
 /** True if the run `h` is the latest run of its transaction. */
@@ -315,7 +310,7 @@ export const recordUndoOfChildren = (
         "NextAttemptAt" = now(), "NextSweepAt" = now() + ${times.sweepMs} * interval '1 ms',
         "SweepCount" = 0, "WaitingFor" = null, "CompletedAt" = null, "UpdatedAt" = now()
       from picked where ${isRunOf(tx, 'picked')}
-      returning ${state(tx)}`
+      returning ${stateColumns(tx)}`
     await tx`
       update "Order_Family" g set "Cascaded" = false,
         "NextSweepAt" = now() + ${FAMILY_RECHECK_MS} * interval '1 ms' where ${isKey(tx, 'g', key)}`
@@ -434,7 +429,7 @@ export async function grantTurns(
           and h."Status" = 'Queued' for update skip locked) h
     )
     update "Order_Header" h set "NextSweepAt" = now() + ${sweepMs} * interval '1 ms'
-    from taken t where ${isRunOf(tx, 't')} returning ${state(tx)}`
+    from taken t where ${isRunOf(tx, 't')} returning ${stateColumns(tx)}`
 }
 
 /** Cancels children, and closes the families of ended parents of which none is left to cancel. */

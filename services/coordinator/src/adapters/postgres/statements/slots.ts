@@ -9,6 +9,7 @@ import type { Json } from '../../../run/json-normalization.ts'
 import type { RunKey } from '../../../run/run.ts'
 import { type Grants, MAX_GRANTS, type ProcessLimit, SLOT_RECHECK_MS } from '../../../run/slots.ts'
 import type { ClaimRequest, RunState } from '../../../run/transaction-source.ts'
+import { stateColumns } from '../rows.ts'
 import { areFew, isClaimable, isRunOf } from '../predicates.ts'
 
 type Tx = postgres.TransactionSql
@@ -137,12 +138,6 @@ const ranked = (tx: Tx, candidates: postgres.Fragment, spare = 0) => tx`
   where level <= "limit" + case when total is null then ${spare}::int else 0 end
   window w as (partition by "Process", "group"
     order by "Priority" desc, level, "DueAt", "TransactionID", "ReplayID")`
-/** The columns of a {@link RunState}. */
-const state = (tx: Tx) => tx`
-  h."Process", h."TransactionID", h."ReplayID", h."Status", h."StepName", h."Version", h."Attempt",
-  h."InDoubt", case when h."Priority" > 0 then 'high' else 'normal' end as "Priority",
-  h."NextAttemptAt", h."WaitingFor", h."LastError", h."ErrorClass", h."UpdatedAt",
-  h."CompletedAt"`
 
 /** Locks the slots of the runs that the requests may claim, and returns these requests with the keys of their runs. */
 export async function lockSlotsOfClaims(
@@ -221,7 +216,7 @@ export async function parkRuns(
       "NextSweepAt" = now() + ${SLOT_RECHECK_MS} * interval '1 ms', "SweepCount" = 0
     from (${claims(tx, wanted)} order by "Process", "TransactionID", "ReplayID") w
     where ${isClaimable(tx)} and h."LeaseUntil" is null
-    returning w.n, h."Version" > w.version as "isNew", ${state(tx)}`
+    returning w.n, h."Version" > w.version as "isNew", ${stateColumns(tx)}`
 }
 
 /**
@@ -362,7 +357,7 @@ async function grant(
         "SweepCount" = 0, "UpdatedAt" = now()
       from (select * from chosen order by "Process", "TransactionID", "ReplayID") r
       where ${isRunOf(tx, 'r')} and ${isParked(tx)}
-      returning ${state(tx)}
+      returning ${stateColumns(tx)}
     )
     select moved.*, rest."hasMore"
     from (select exists (select from removed) or exists (select from next where not "isSure") as "hasMore") rest
