@@ -322,7 +322,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
           const event = { data: body.Data ?? null, eventId: body.EventID ?? null }
           const to = [param.process, param.id, query.replay ?? null, param.name] as const
           const mayRead = caller.has('transactions:read')
-          return c.json(await runActions.signal(...to, event, act, mayRead), 200)
+          return rawJson(c, await runActions.signal(...to, event, act, mayRead))
         },
       }),
     )
