@@ -115,4 +115,50 @@ describe('a coordinator that is killed while a run waits for an event', () => {
       ])
     },
   )
+
+  it.for(['before event', 'event received'])(
+    'of events that arrive together, each one is kept that was confirmed, and can be repeated: %s',
+    { timeout: 180_000 },
+    async (failpoint) => {
+      await using system = await startSystem([])
+      const env = {
+        PROCESS: 'waiting',
+        LOCAL_PULL_SECONDS: '0.2',
+        REMOTE_PULL_SECONDS: '0.3',
+        SWEEP_MS: '2000',
+      }
+      const dies = { ...env, DIES_AT: failpoint, DIES_WITH: 'a' }
+      const doomed = startAnotherCoordinator(system, dies, coordinatorWithFailpoints)
+      const url = await listeningUrl(doomed)
+      await using database = await openDatabase(system)
+      const { sql } = database
+      const ids = ['b', 'c', 'a', 'd', 'e']
+      for (const id of ids)
+        await eventually(async () => expect(await queueOrder(system, url, id)).toBe(202))
+      await eventually(async () =>
+        expect(
+          await sql`select from "Order_Header" where "WaitingFor" = 'event:report'`,
+        ).toHaveLength(ids.length),
+      )
+      const send = (to: string, id: string, data: string) =>
+        post(system, to, `/${id}/events/report`, { Data: data })
+      const statuses = await Promise.all(ids.map((id) => send(url, id, 'yes')))
+      await diedAt(doomed, failpoint)
+      await database.expireLeases()
+      const survivor = startAnotherCoordinator(system, env, coordinatorWithFailpoints)
+      const survivorUrl = await listeningUrl(survivor)
+      for (const [n, id] of ids.entries())
+        if (statuses[n] === 200)
+          await eventually(async () => expect(await send(survivorUrl, id, 'no')).toBe(409))
+      for (const id of ids)
+        await eventually(async () => expect(await send(survivorUrl, id, 'yes')).toBe(200))
+      await eventually(async () =>
+        expect(await database.countRuns()).toEqual({ runs: 5, completed: 5 }),
+      )
+      const actions = await sql`
+        select "TransactionID" from "Order_Action"
+        where "Action" = 'signal' and "Outcome" = 'done' order by "TransactionID"`
+      expect(actions.map(({ TransactionID }) => TransactionID)).toEqual(ids.toSorted())
+    },
+  )
 })
