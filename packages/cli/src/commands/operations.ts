@@ -23,9 +23,10 @@ import {
   statusPainter,
   type Terminal,
 } from '../terminal.ts'
+import { changeCommand } from '../service-command.ts'
 import { createScreen, INTERVAL_HELP, intervalOf, repeat, watchOptions } from '../watch.ts'
 import { objectLinesOf, objectsOf } from './taken-objects.ts'
-import { REASON_HELP, reasonOf, reasonOption, transactionId } from './transactions/arguments.ts'
+import { reasonOf, reasonOption, transactionId } from './transactions/arguments.ts'
 import { FILTER_HELP, filterOf, filterOptions } from './transactions/filter-options.ts'
 
 /** The maximum number of runs that are printed. `--json` prints all runs that the coordinator lists. */
@@ -181,46 +182,33 @@ Examples:
   },
 }
 
-/** Creates a command that stops or continues an operation. */
-const change = (
-  action: 'stop' | 'continue',
-  {
-    summary,
-    help,
-    done,
-  }: { readonly summary: string; readonly help: string; readonly done: string },
-): Command => ({
-  summary,
-  usage: 'ID [--reason TEXT]',
-  help: `${help}
+const change = (action: 'stop' | 'continue', description: string, done: string) =>
+  ({
+    usage: 'ID',
+    help: [description, `operations ${action} 3e0c… --reason 'as agreed with Ada'`],
+    pathOf: (positionals: readonly string[]) => `${pathOf(operationId(positionals))}/${action}`,
+    response: OperationView,
+    done: (operation: OperationView) =>
+      `Operation ${operation.ID} ${done}: ${progressOf(operation)}.`,
+  }) as const
 
-${REASON_HELP}
-
-Examples:
-  integration-host operations ${action} 3e0c… --reason 'as agreed with Ada'`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, reasonOption)
-    const id = operationId(positionals)
-    const body = { Reason: reasonOf(values.reason) }
-    const service = openCoordinator(values.url, terminal)
-    const operation = await service.post(`${pathOf(id)}/${action}`, body, OperationView)
-    const text = `Operation ${operation.ID} ${done}: ${progressOf(operation)}.`
-    await print(terminal, values.json ? JSON.stringify(operation) : plain(text))
-    return exitCodes.ok
-  },
-})
-
-export const stopOperation = change('stop', {
+export const stopOperation = changeCommand({
+  ...change(
+    'stop',
+    'Stops a bulk operation permanently. Its changes are not undone. For up to 0.2 s it may still change runs.',
+    'is stopped',
+  ),
   summary: 'stop a bulk operation permanently',
-  help: 'Stops a bulk operation permanently. Its changes are not undone. For up to 0.2 s it may still change runs.',
-  done: 'is stopped',
 })
 
-export const continueOperation = change('continue', {
-  summary: 'continue a bulk operation that was paused after many failures',
-  help: `Continues a bulk operation that was paused because 20 runs in a row failed with the same 5xx. These runs are tried
+export const continueOperation = changeCommand({
+  ...change(
+    'continue',
+    `Continues a bulk operation that was paused because 20 runs in a row failed with the same 5xx. These runs are tried
 again. Fix the cause first; operations show names the code.`,
-  done: 'continues',
+    'continues',
+  ),
+  summary: 'continue a bulk operation that was paused after many failures',
 })
 
 const pathOf = (id: string): string => `/operations/${encodeURIComponent(id)}`
