@@ -33,11 +33,7 @@ describe('the actions on a run in the console', () => {
     await at?.[Symbol.asyncDispose]()
     await rm(folder, { recursive: true })
   })
-  afterEach(async () => {
-    for (const page of at.context.pages()) await page.close()
-    await at.context.clearCookies()
-    expect(at.problems).toEqual([])
-  })
+  afterEach(() => at.endTest())
 
   /** Adds a run with the given status to the fake coordinator. Signs in as `ada` and opens the page of the run. */
   async function openRun(id: string, status: HeaderStatus, inDoubt = false): Promise<Page> {

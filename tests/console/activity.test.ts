@@ -12,34 +12,20 @@ describe('the activity page of the console in a browser', () => {
   beforeAll(async () => {
     at = await startConsoleBrowser()
     await connectCompany(at.host, { stage() {}, line() {} })
-    const label = await fetch(`${at.host.tokenService}/credentials/ACC-${COMPANY.realm}`, {
-      method: 'PATCH',
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      body: JSON.stringify({ Label: LABEL }),
-    })
+    const label = await at.request(
+      `${at.host.tokenService}/credentials/ACC-${COMPANY.realm}`,
+      { Label: LABEL },
+      'PATCH',
+    )
     expect(label.status).toBe(200)
     for (const [action, Reason] of [
       ['pause', 'maintenance of the <b>provider</b>'],
       ['resume', 'done'],
     ])
-      await fetch(`${at.host.coordinator}/processes/OrderProcess/${action}`, {
-        method: 'POST',
-        headers: {
-          Authorization: `Bearer ${at.host.serviceKey}`,
-          'Content-Type': 'application/json',
-        },
-        body: JSON.stringify({ Reason }),
-      })
+      await at.request(`${at.host.coordinator}/processes/OrderProcess/${action}`, { Reason })
   })
   afterAll(() => at?.[Symbol.asyncDispose]())
-  afterEach(async () => {
-    for (const page of at.context.pages()) await page.close()
-    await at.context.clearCookies()
-    expect(at.problems).toEqual([])
-  })
+  afterEach(() => at.endTest())
 
   it('the page Activity lists actions, connections of companies and sign-ins, and shows markup in a reason as text', async () => {
     const page = await at.signIn()

@@ -10,6 +10,7 @@ import {
   type Page,
   type Response,
 } from 'playwright-core'
+import { expect } from 'vitest'
 import { chromiumProgram } from '../support/backends/server-binaries.ts'
 
 /**
@@ -70,6 +71,8 @@ export interface WatchedContext extends Pick<Watched, 'problems'> {
   readonly bodies: () => Promise<readonly string[]>
   /** Opens an address in a new tab. */
   readonly open: (url: string) => Promise<Page>
+  /** Closes the tabs of a test and ends its session, and expects that nothing went wrong. */
+  readonly endTest: () => Promise<void>
   /** Opens another context for the same console. Both have the same problems and the same bodies. */
   readonly another: () => Promise<WatchedContext>
 }
@@ -142,6 +145,11 @@ export async function watchedContext(
       const page = await context.newPage()
       await page.goto(url)
       return page
+    },
+    async endTest() {
+      for (const page of context.pages()) await page.close()
+      await context.clearCookies()
+      expect(problems).toEqual([])
     },
     another: () => watchedContext(browser, consoleUrl, watched),
   }

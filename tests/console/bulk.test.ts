@@ -37,21 +37,10 @@ describe('bulk actions on runs in the console', () => {
     await at?.[Symbol.asyncDispose]()
     await rm(folder, { recursive: true })
   })
-  afterEach(async () => {
-    for (const page of at.context.pages()) await page.close()
-    await at.context.clearCookies()
-    expect(at.problems).toEqual([])
-  })
+  afterEach(() => at.endTest())
 
   async function coordinator<Result>(path: string, body?: unknown): Promise<Result> {
-    const response = await fetch(at.host.coordinator + path, {
-      method: body === undefined ? 'GET' : 'POST',
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
+    const response = await at.request(at.host.coordinator + path, body)
     expect(response.ok).toBe(true)
     return (await response.json()) as Result
   }

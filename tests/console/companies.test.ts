@@ -13,21 +13,10 @@ describe('the pages about companies in the console', () => {
     at = await startConsoleBrowser()
   })
   afterAll(() => at?.[Symbol.asyncDispose]())
-  afterEach(async () => {
-    for (const page of at.context.pages()) await page.close()
-    await at.context.clearCookies()
-    expect(at.problems).toEqual([])
-  })
+  afterEach(() => at.endTest())
 
   const request = (path: string, method = 'GET', body?: unknown): Promise<Response> =>
-    fetch(at.host.tokenService + path, {
-      method,
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
+    at.request(at.host.tokenService + path, body, method)
   const credential = `/credentials/ACC-${COMPANY.realm}`
   /** Returns a figure about the company, which is found by its name. */
   const figure = (page: Page, name: string) =>

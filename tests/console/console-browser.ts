@@ -20,10 +20,13 @@ export interface ConsoleBrowser extends AsyncDisposable {
   readonly problems: string[]
   /** Opens another browser context for this console. Its problems are in `problems`, too. */
   readonly another: WatchedContext['another']
+  readonly endTest: WatchedContext['endTest']
   /** Opens a page of the console in a new tab. */
   open(path: string): Promise<Page>
   /** Opens a tab, and signs in with a new one-time link. */
   signIn(): Promise<Page>
+  /** Sends a request with the service key: a GET, or a POST if there is a body. */
+  readonly request: (url: string, body?: unknown, method?: string) => Promise<Response>
   /** Sends a request to the control API of the sandbox provider. */
   readonly sandbox: (path: string) => Promise<void>
 }
@@ -59,7 +62,7 @@ export async function startConsoleBrowser(
   const browser = await launchChromium()
   opened.defer(() => browser.close())
   const watched = await watchedContext(browser, running.url)
-  const { context, problems, another, open } = watched
+  const { context, problems, another, endTest, open } = watched
   const resources = opened.move()
 
   return {
@@ -69,12 +72,22 @@ export async function startConsoleBrowser(
     log: () => log,
     problems,
     another,
+    endTest,
     open: (path) => open(running.url + path),
     async signIn() {
       const page = await open(running.signInLink() ?? '')
       await page.getByRole('navigation').waitFor()
       return page
     },
+    request: (url, body, method = body === undefined ? 'GET' : 'POST') =>
+      fetch(url, {
+        method,
+        headers: {
+          Authorization: `Bearer ${host.serviceKey}`,
+          'Content-Type': 'application/json',
+        },
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+      }),
     async sandbox(path) {
       const response = await fetch(`${sandboxProvider}/sandbox/${path}`, {
         method: 'POST',

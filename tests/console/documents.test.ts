@@ -32,14 +32,7 @@ describe('the documents of the console in a browser', () => {
 
   it('a condition links to its section of the runbook, and an error to the section on its code', async () => {
     const page = await at.signIn()
-    const paused = await fetch(`${at.host.coordinator}/processes/OrderProcess/pause`, {
-      method: 'POST',
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      body: '{}',
-    })
+    const paused = await at.request(`${at.host.coordinator}/processes/OrderProcess/pause`, {})
     expect(paused.status).toBe(200)
     await follow(page, 'Runbook on ProcessPaused', '### ProcessPaused')
     await page.goto(`${at.console.url}/runs/OrderProcess/none`)

@@ -43,21 +43,10 @@ describe('the console on what runs have written to the books', () => {
     })
   }, 120_000)
   afterAll(() => at?.[Symbol.asyncDispose]())
-  afterEach(async () => {
-    for (const page of at.context.pages()) await page.close()
-    await at.context.clearCookies()
-    expect(at.problems).toEqual([])
-  })
+  afterEach(() => at.endTest())
 
   async function coordinator<Result>(path: string, body?: object): Promise<Result> {
-    const response = await fetch(`${at.host.coordinator}/${path}`, {
-      method: body === undefined ? 'GET' : 'POST',
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
+    const response = await at.request(`${at.host.coordinator}/${path}`, body)
     expect(response.ok, path).toBe(true)
     return (await response.json()) as Result
   }

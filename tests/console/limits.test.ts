@@ -12,11 +12,7 @@ describe('the limits page of the console in a browser', () => {
     await connectCompany(at.host, { stage() {}, line() {} })
   })
   afterAll(() => at?.[Symbol.asyncDispose]())
-  afterEach(async () => {
-    for (const page of at.context.pages()) await page.close()
-    await at.context.clearCookies()
-    expect(at.problems).toEqual([])
-  })
+  afterEach(() => at.endTest())
 
   const callBooks = (path: string): Promise<Response> =>
     fetch(`${at.host.accountingGateway}/v3/company/${COMPANY.realm}/${path}`, {

@@ -40,9 +40,7 @@ describe('the list of 10,000 runs in a browser', () => {
   afterAll(() => at?.[Symbol.asyncDispose]())
   afterEach(async () => {
     added = 0
-    for (const page of at.context.pages()) await page.close()
-    await at.context.clearCookies()
-    expect(at.problems).toEqual([])
+    await at.endTest()
   })
 
   /** Returns the run with the number `index`. The oldest run has the number 0. */
@@ -145,13 +143,9 @@ describe('the list of 10,000 runs in a browser', () => {
     const [before, selected] = [await first(), await focused()]
     added = 37
     // The page reads its list again when any run changes, so the test queues a run.
-    await fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
-      method: 'POST',
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      body: JSON.stringify({ TransactionID: 'signal', InitialData: 1 }),
+    await at.request(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
+      TransactionID: 'signal',
+      InitialData: 1,
     })
     await page.getByRole('button', { name: '37 new' }).waitFor()
     expect(await first()).toEqual(before)
@@ -172,13 +166,9 @@ describe('the live connection of a browser', () => {
   afterAll(() => at?.[Symbol.asyncDispose]())
 
   const queue = (TransactionID: string) =>
-    fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
-      method: 'POST',
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      body: JSON.stringify({ TransactionID, InitialData: 1 }),
+    at.request(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
+      TransactionID,
+      InitialData: 1,
     })
   const streams = async (): Promise<string | undefined> => {
     const text = await (await fetch(`${at.console.url}/metrics`)).text()

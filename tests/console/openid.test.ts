@@ -36,11 +36,7 @@ describe('the sign-in to the console at an OpenID provider', () => {
     await at?.[Symbol.asyncDispose]()
     await provider?.[Symbol.asyncDispose]()
   })
-  afterEach(async () => {
-    for (const page of at.context.pages()) await page.close()
-    await at.context.clearCookies()
-    expect(at.problems).toEqual([])
-  })
+  afterEach(() => at.endTest())
 
   it('the OpenID sign-in leads back to the requested page, and the browser sends the session cookie with the next request', async () => {
     provider.signInAs({ email: 'ada@example.com', email_verified: true })

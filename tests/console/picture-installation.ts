@@ -49,15 +49,7 @@ export async function startPictureInstallation(): Promise<ConsoleBrowser> {
   )
 
   async function request<Body>(url: string, body?: unknown): Promise<Body> {
-    const response = await fetch(url, {
-      method: body === undefined ? 'GET' : 'POST',
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
-    return (await response.json()) as Body
+    return (await (await at.request(url, body)).json()) as Body
   }
 
   async function connect({ realm, name }: Company): Promise<void> {

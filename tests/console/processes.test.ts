@@ -16,16 +16,10 @@ describe('the page Processes and the page of dead letters in the console', () =>
     })
   })
   afterAll(() => at?.[Symbol.asyncDispose]())
-  afterEach(async () => {
-    for (const page of at.context.pages()) await page.close()
-    await at.context.clearCookies()
-    expect(at.problems).toEqual([])
-  })
+  afterEach(() => at.endTest())
 
   const read = async <Body>(path: string): Promise<Body> => {
-    const response = await fetch(at.host.coordinator + path, {
-      headers: { Authorization: `Bearer ${at.host.serviceKey}` },
-    })
+    const response = await at.request(at.host.coordinator + path)
     expect(response.status).toBe(200)
     return (await response.json()) as Body
   }
@@ -99,13 +93,9 @@ describe('the page Processes and the page of dead letters in the console', () =>
       response.statusCode = keys.length === 1 ? 422 : 200
       response.end('{}')
     })
-    const queued = await fetch(`${at.host.coordinator}/processes/ReportSale/transactions`, {
-      method: 'POST',
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      body: JSON.stringify({ TransactionID: 'sale', InitialData: target.url }),
+    const queued = await at.request(`${at.host.coordinator}/processes/ReportSale/transactions`, {
+      TransactionID: 'sale',
+      InitialData: target.url,
     })
     expect(queued.status).toBe(202)
     await at.signIn()

@@ -27,25 +27,18 @@ describe('queueing runs in the console', () => {
   })
   beforeAll(async () => {
     await connectCompany(at.host, { stage() {}, line() {} })
-    const labelled = await fetch(`${at.host.tokenService}/credentials/ACC-${COMPANY.realm}`, {
-      method: 'PATCH',
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      body: JSON.stringify({ Label: 'Rosewood Interiors' }),
-    })
+    const labelled = await at.request(
+      `${at.host.tokenService}/credentials/ACC-${COMPANY.realm}`,
+      { Label: 'Rosewood Interiors' },
+      'PATCH',
+    )
     expect(labelled.status).toBe(200)
   })
   afterAll(async () => {
     await at?.[Symbol.asyncDispose]()
     await rm(folder, { recursive: true })
   })
-  afterEach(async () => {
-    for (const page of at.context.pages()) await page.close()
-    await at.context.clearCookies()
-    expect(at.problems).toEqual([])
-  })
+  afterEach(() => at.endTest())
 
   const dialogOf = (page: Page): Locator => page.getByRole('dialog')
   const submit = (page: Page): Locator =>
@@ -61,9 +54,7 @@ describe('queueing runs in the console', () => {
   }
   async function actionsOn(id: string): Promise<readonly Record<string, unknown>[]> {
     const path = `/actions?process=OrderProcess&id=${encodeURIComponent(id)}`
-    const response = await fetch(at.host.coordinator + path, {
-      headers: { Authorization: `Bearer ${at.host.serviceKey}` },
-    })
+    const response = await at.request(at.host.coordinator + path)
     return ((await response.json()) as { items: Record<string, unknown>[] }).items
   }
 

@@ -25,23 +25,14 @@ describe('a company with a revoked grant in the console', () => {
       ].join(),
     })
     await connectCompany(at.host, { stage() {}, line() {} })
-    await request(at.host.tokenService + credential, 'PATCH', { Label: LABEL })
+    await at.request(at.host.tokenService + credential, { Label: LABEL }, 'PATCH')
     page = await at.signIn()
   })
   afterAll(() => at?.[Symbol.asyncDispose]())
 
-  async function request(url: string, method = 'GET', body?: unknown): Promise<unknown> {
-    const response = await fetch(url, {
-      method,
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
-    return response.json()
-  }
   const credential = `/credentials/ACC-${COMPANY.realm}`
+  const request = async (url: string, body?: unknown): Promise<unknown> =>
+    (await at.request(url, body)).json()
   const stored = () =>
     request(at.host.tokenService + credential) as Promise<{ State: string; Version: number }>
   const condition = (name: string) => page.getByRole('listitem').filter({ hasText: name })
@@ -61,20 +52,16 @@ describe('a company with a revoked grant in the console', () => {
 
   it('the page Now shows a company with a revoked grant, the time and class of the fault, and the waiting runs', async () => {
     await at.sandbox(`realms/${COMPANY.realm}/revoke`)
-    const queued = await request(
-      `${at.host.coordinator}/processes/InvoiceProcess/transactions`,
-      'POST',
-      {
-        TransactionID: 'INV-1',
-        InitialData: { customer: 'Alma', amount: 1, notify: at.host.demoApi },
-        Realm: COMPANY.realm,
-      },
-    )
+    const queued = await request(`${at.host.coordinator}/processes/InvoiceProcess/transactions`, {
+      TransactionID: 'INV-1',
+      InitialData: { customer: 'Alma', amount: 1, notify: at.host.demoApi },
+      Realm: COMPANY.realm,
+    })
     expect(queued).toMatchObject({ TransactionID: 'INV-1' })
     // token-service retries a rejected refresh token a few times before it reports that the company must be
     // reconnected.
     await eventually(async () => {
-      await request(`${at.host.tokenService}${credential}/refresh`, 'POST', {})
+      await request(`${at.host.tokenService}${credential}/refresh`, {})
       expect((await stored()).State).toBe('must_reconnect')
     })
     const broken = condition('1 company must be reconnected')

@@ -35,22 +35,11 @@ describe('the pages about runs in the console', () => {
     await at?.[Symbol.asyncDispose]()
     await rm(folder, { recursive: true })
   })
-  afterEach(async () => {
-    for (const page of at.context.pages()) await page.close()
-    await at.context.clearCookies()
-    expect(at.problems).toEqual([])
-  })
+  afterEach(() => at.endTest())
 
   /** Sends a request to the coordinator: a GET, or a POST if there is a body. */
   const coordinator = (path: string, body?: object): Promise<Response> =>
-    fetch(at.host.coordinator + path, {
-      method: body === undefined ? 'GET' : 'POST',
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
+    at.request(at.host.coordinator + path, body)
   async function queue(TransactionID: string, InitialData: unknown = 1): Promise<void> {
     const path = '/processes/OrderProcess/transactions'
     expect((await coordinator(path, { TransactionID, InitialData })).status).toBe(202)

@@ -13,16 +13,10 @@ describe('the sandbox page of the console in a browser', () => {
     await connectCompany(at.host, { stage() {}, line() {} })
   })
   afterAll(() => at?.[Symbol.asyncDispose]())
-  afterEach(async () => {
-    for (const page of at.context.pages()) await page.close()
-    await at.context.clearCookies()
-    expect(at.problems).toEqual([])
-  })
+  afterEach(() => at.endTest())
 
   it('the check of all responses to a browser recognizes the access tokens of the sandbox provider', async () => {
-    const token = await fetch(`${at.host.tokenService}/credentials/ACC-${COMPANY.realm}/token`, {
-      headers: { Authorization: `Bearer ${at.host.serviceKey}` },
-    })
+    const token = await at.request(`${at.host.tokenService}/credentials/ACC-${COMPANY.realm}/token`)
     expect(await token.text()).toMatch(SANDBOX_SECRET)
   })
 
@@ -44,16 +38,9 @@ describe('the sandbox page of the console in a browser', () => {
     await page.getByRole('dialog').getByRole('button', { name: 'Revoke', exact: true }).click()
     await page.getByText('The grant is revoked.').waitFor()
     await eventually(async () => {
-      const refreshed = await fetch(
+      const refreshed = await at.request(
         `${at.host.tokenService}/credentials/ACC-${COMPANY.realm}/refresh`,
-        {
-          method: 'POST',
-          headers: {
-            Authorization: `Bearer ${at.host.serviceKey}`,
-            'Content-Type': 'application/json',
-          },
-          body: '{}',
-        },
+        {},
       )
       expect(refreshed.status).toBe(424)
     })

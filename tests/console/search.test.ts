@@ -13,21 +13,13 @@ describe('the search and the keyboard shortcuts of the console', () => {
     at = await startConsoleBrowser()
     await connectCompany(at.host, { stage() {}, line() {} })
     for (const TransactionID of ['order-66', 'order-67', '../x'])
-      await fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
-        method: 'POST',
-        headers: {
-          Authorization: `Bearer ${at.host.serviceKey}`,
-          'Content-Type': 'application/json',
-        },
-        body: JSON.stringify({ TransactionID, InitialData: '1' }),
+      await at.request(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
+        TransactionID,
+        InitialData: '1',
       })
   })
   afterAll(() => at?.[Symbol.asyncDispose]())
-  afterEach(async () => {
-    for (const page of at.context.pages()) await page.close()
-    await at.context.clearCookies()
-    expect(at.problems).toEqual([])
-  })
+  afterEach(() => at.endTest())
 
   const field = (page: Page) => page.getByRole('combobox')
   const chosen = (page: Page): Promise<unknown> =>

@@ -40,13 +40,9 @@ describe('the settings of the console', () => {
 
   /** Queues a run that fails. */
   async function queue(TransactionID: string): Promise<void> {
-    const queued = await fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
-      method: 'POST',
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      body: JSON.stringify({ TransactionID, InitialData: TOO_LONG }),
+    const queued = await at.request(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
+      TransactionID,
+      InitialData: TOO_LONG,
     })
     expect(queued.status).toBe(202)
   }

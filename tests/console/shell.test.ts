@@ -24,25 +24,11 @@ describe('signing in, the page Now and the page Health of the console', () => {
     at = await startConsoleBrowser()
   })
   afterAll(() => at?.[Symbol.asyncDispose]())
-  afterEach(async () => {
-    for (const page of at.context.pages()) await page.close()
-    await at.context.clearCookies()
-    expect(at.problems).toEqual([])
-  })
+  afterEach(() => at.endTest())
 
   const heading = (page: Page) => page.getByRole('heading', { level: 1 }).textContent()
   const isLive = (page: Page) =>
     page.getByRole('status').getByText('live', { exact: true }).waitFor()
-
-  const request = (url: string, method = 'GET', body?: unknown): Promise<Response> =>
-    fetch(url, {
-      method,
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
 
   it('a one-time link signs in a person only once, and its secret is removed from the address', async () => {
     const link = at.console.signInLink() ?? ''
@@ -100,11 +86,10 @@ describe('signing in, the page Now and the page Health of the console', () => {
 
   it('the page Now shows a failed run within 5 s, with the step and the error class', async () => {
     const page = await at.signIn()
-    const queued = await request(
-      `${at.host.coordinator}/processes/OrderProcess/transactions`,
-      'POST',
-      { TransactionID: 'too-long', InitialData: TOO_LONG },
-    )
+    const queued = await at.request(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
+      TransactionID: 'too-long',
+      InitialData: TOO_LONG,
+    })
     expect(queued.status).toBe(202)
     await page
       .getByRole('heading', { name: '1 run failed at OrderProcess.order' })
@@ -121,7 +106,9 @@ describe('signing in, the page Now and the page Health of the console', () => {
     await dialog.getByRole('button', { name: 'Resume', exact: true }).click()
     await page.waitForURL(/\/bulk\/[\w-]+\?of=1$/)
     await page.getByText('Completed', { exact: true }).waitFor()
-    const actions = await request(`${at.host.coordinator}/actions?process=OrderProcess&id=too-long`)
+    const actions = await at.request(
+      `${at.host.coordinator}/actions?process=OrderProcess&id=too-long`,
+    )
     expect(await actions.json()).toMatchObject({
       items: [{ Action: 'resume', Reason: 'the target is fixed' }],
     })
@@ -131,7 +118,7 @@ describe('signing in, the page Now and the page Health of the console', () => {
     const page = await at.signIn()
     const process = `${at.host.coordinator}/processes/OrderProcess`
     const Reason = '<img src=x onerror=alert(1)>'
-    expect((await request(`${process}/pause`, 'POST', { Reason })).status).toBe(200)
+    expect((await at.request(`${process}/pause`, { Reason })).status).toBe(200)
     await page.getByRole('heading', { name: 'OrderProcess is paused' }).waitFor({ timeout: 10_000 })
     await page.getByText('<img src=x onerror=alert(1)>').first().waitFor()
     expect(await page.locator('img').count()).toBe(0)
@@ -195,7 +182,7 @@ describe('signing in, the page Now and the page Health of the console', () => {
       403,
       expect.stringContaining('console='),
     ])
-    const process = await request(`${at.host.coordinator}/processes/OrderProcess`)
+    const process = await at.request(`${at.host.coordinator}/processes/OrderProcess`)
     expect(await process.json()).toMatchObject({ Paused: false })
     server.close()
     // Cookies do not depend on the port, so the server on the other port receives the session cookie. But the console
@@ -282,7 +269,7 @@ describe('signing in, the page Now and the page Health of the console', () => {
     await enter(page, page.getByRole('link', { name: /^Now/ }))
     const paused = page.getByRole('listitem').filter({ hasText: 'OrderProcess is paused' })
     await tabTo(page, paused.getByRole('button', { name: 'Resume…' }))
-    await request(`${at.host.coordinator}/processes/OrderProcess/resume`, 'POST', {})
+    await at.request(`${at.host.coordinator}/processes/OrderProcess/resume`, {})
     await paused.waitFor({ state: 'detached' })
     await expectVisibleFocus(page)
     await page.goto(`${at.console.url}/runs`)

@@ -28,13 +28,8 @@ describe('the HTML pages of token-service and of the sandbox provider', () => {
   }
 
   async function connectLink(): Promise<string> {
-    const response = await fetch(`${at.host.tokenService}/connect-links`, {
-      method: 'POST',
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      body: JSON.stringify({ label: 'Rosewood Interiors & Sons' }),
+    const response = await at.request(`${at.host.tokenService}/connect-links`, {
+      label: 'Rosewood Interiors & Sons',
     })
     return ((await response.json()) as { url: string }).url
   }

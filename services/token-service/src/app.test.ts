@@ -15,11 +15,9 @@ import {
 } from '../test-support/scripted-provider.ts'
 import {
   json,
-  openTestFile,
   SERVICE_KEY,
-  startTestService,
+  startFileService,
   type TestService,
-  testKeys,
 } from '../test-support/service-fixture.ts'
 
 const RETURN_TO = 'http://localhost:3000/settings?tab=1'
@@ -31,15 +29,12 @@ let log: string
 
 async function open(env: Record<string, string> = {}): Promise<void> {
   closing = new AsyncDisposableStack()
-  const keys = testKeys()
   provider = closing.use(await startScriptedProvider())
-  const file = await openTestFile(keys)
-  closing.defer(() => file.remove())
   log = ''
   const logger = createLogger('token-service', 'trace', {
     write: (line: string) => void (log += line),
   })
-  service = closing.use(await startTestService({ provider, store: file.store, keys, logger, env }))
+  service = await startFileService(closing, { provider, logger, env })
 }
 
 const startInBrowser = (query?: string, cookie?: string) =>

@@ -9,15 +9,12 @@ import { gzipSync } from 'node:zlib'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Scripted, startScriptedProvider } from '../test-support/scripted-provider.ts'
 import {
-  dropKeys,
   json,
-  openTestRedis,
   silent,
   startTestService,
-  type TestRedis,
-  type TestService,
   testKeys,
-  usable,
+  type TestService,
+  useTestRedis,
 } from '../test-support/service-fixture.ts'
 
 const NAME = 'ACC-9341453908059889'
@@ -153,10 +150,7 @@ async function open(logger = silent) {
   // The fake provider rotates the refresh token even if its response is truncated. The fake provider must therefore
   // still accept the previous refresh token.
   provider.knobs.graceMs = 60_000
-  const redis: TestRedis = await openTestRedis({ keys })
-  opened.defer(() => dropKeys(redis.prefix))
-  opened.use(redis)
-  await usable(redis)
+  const redis = await useTestRedis(opened, { keys })
   const { store, authorizations } = redis
   const service: TestService = opened.use(
     await startTestService({ provider, store, authorizations, keys, logger }),

@@ -106,6 +106,18 @@ export async function usable({ health }: { readonly health: Health }): Promise<v
   })
 }
 
+/** Opens the Redis adapters, and waits until they are usable. Their keys are deleted with `closing`. */
+export async function useTestRedis(
+  closing: AsyncDisposableStack,
+  options: Parameters<typeof openTestRedis>[0],
+): Promise<TestRedis> {
+  const redis = await openTestRedis(options)
+  closing.defer(() => dropKeys(redis.prefix))
+  closing.use(redis)
+  await usable(redis)
+  return redis
+}
+
 /** Deletes all keys with a prefix. */
 export async function dropKeys(prefix: string): Promise<void> {
   const redis = new Redis(process.env['TEST_REDIS_URL'] ?? '')
@@ -233,4 +245,15 @@ export async function openTestFile(keys: KeyRing): Promise<{
       await rm(folder, { recursive: true, force: true })
     },
   }
+}
+
+/** Starts a token service on a file store with keys of its own. Both are closed with `closing`. */
+export async function startFileService(
+  closing: AsyncDisposableStack,
+  options: Omit<ServiceOptions, 'store' | 'keys'>,
+): Promise<TestService> {
+  const keys = testKeys()
+  const file = await openTestFile(keys)
+  closing.defer(() => file.remove())
+  return closing.use(await startTestService({ ...options, store: file.store, keys }))
 }

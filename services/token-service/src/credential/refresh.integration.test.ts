@@ -15,16 +15,15 @@ import { changeRecord, expiringIn } from '@integration-host/shared/test-support/
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type Relay, startRelay } from '@integration-host/shared/test-support/relay'
 import {
-  dropKeys,
   json,
-  openTestRedis,
   type ServiceOptions,
   silent,
   startTestService,
+  testKeys,
   type TestRedis,
   type TestService,
-  testKeys,
   usable,
+  useTestRedis,
 } from '../../test-support/service-fixture.ts'
 import type { CredentialStore } from './credential-store.ts'
 import { OutboxEntry } from './outbox.ts'
@@ -40,10 +39,7 @@ beforeEach(async () => {
   cleanup = new AsyncDisposableStack()
   keys = testKeys()
   provider = cleanup.use(await startScriptedProvider())
-  redis = await openTestRedis({ keys })
-  cleanup.defer(() => dropKeys(redis.prefix))
-  cleanup.use(redis)
-  await usable(redis)
+  redis = await useTestRedis(cleanup, { keys })
 })
 afterEach(() => cleanup.disposeAsync())
 
@@ -97,10 +93,7 @@ describe('single flight (I1 of refresh.ts)', () => {
     const timing = refreshTiming
     const services = [await start({ timing })]
     for (const _ of [2, 3]) {
-      const replica = await openTestRedis({ keys, prefix: redis.prefix })
-      cleanup.use(replica)
-      await usable(replica)
-      const { store, authorizations } = replica
+      const { store, authorizations } = await useTestRedis(cleanup, { keys, prefix: redis.prefix })
       services.push(await start({ store, authorizations, timing }))
     }
     await services[0]?.connect('1')
@@ -774,9 +767,7 @@ describe('the service while Redis is unavailable', () => {
 
   beforeEach(async () => {
     relay = cleanup.use(await startRelay(process.env['TEST_REDIS_URL'] ?? '', 6379))
-    far = await openTestRedis({ keys, prefix: redis.prefix, url: relay.url })
-    cleanup.use(far)
-    await usable(far)
+    far = await useTestRedis(cleanup, { keys, prefix: redis.prefix, url: relay.url })
   })
 
   it('while Redis is unavailable, valid access tokens are issued but expired ones are not, and no refresh token is sent', async () => {

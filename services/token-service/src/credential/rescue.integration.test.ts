@@ -14,14 +14,13 @@ import {
   startScriptedProvider,
 } from '../../test-support/scripted-provider.ts'
 import {
-  dropKeys,
-  openTestRedis,
   silent,
   startTestService,
+  testKeys,
   type TestRedis,
   type TestService,
-  testKeys,
   usable,
+  useTestRedis,
 } from '../../test-support/service-fixture.ts'
 import { openRescueFolder } from '../adapters/file/rescue-folder.ts'
 import type { Failpoint } from './refresh.ts'
@@ -41,10 +40,7 @@ beforeEach(async () => {
   cleanup.defer(() => rm(folder, { recursive: true }))
   provider = cleanup.use(await startScriptedProvider())
   relay = cleanup.use(await startRelay(process.env['TEST_REDIS_URL'] ?? '', 6379))
-  redis = await openTestRedis({ keys, url: relay.url })
-  cleanup.defer(() => dropKeys(redis.prefix))
-  cleanup.use(redis)
-  await usable(redis)
+  redis = await useTestRedis(cleanup, { keys, url: relay.url })
 })
 afterEach(() => cleanup.disposeAsync())
 

@@ -15,11 +15,9 @@ import {
 } from '../../test-support/scripted-provider.ts'
 import {
   json,
-  openTestFile,
   SERVICE_KEY,
-  startTestService,
+  startFileService,
   type TestService,
-  testKeys,
 } from '../../test-support/service-fixture.ts'
 import type { AuditPage } from '@integration-host/shared/contracts/audit'
 import { createMemoryAuthorizationStore } from '../adapters/memory/authorization-store.ts'
@@ -33,10 +31,7 @@ let taken: number
 
 beforeEach(async () => {
   closing = new AsyncDisposableStack()
-  const keys = testKeys()
   provider = closing.use(await startScriptedProvider())
-  const file = await openTestFile(keys)
-  closing.defer(() => file.remove())
   taken = 0
   const memory = createMemoryAuthorizationStore()
   const authorizations: AuthorizationStore = {
@@ -46,9 +41,7 @@ beforeEach(async () => {
       return memory.isStateUsed(state)
     },
   }
-  service = closing.use(
-    await startTestService({ provider, store: file.store, keys, authorizations }),
-  )
+  service = await startFileService(closing, { provider, authorizations })
 })
 afterEach(() => closing.disposeAsync())
 
@@ -265,10 +258,7 @@ describe('the issuer of an authorization response (RFC 9207)', () => {
     'a callback with the iss parameters %j is rejected if the provider always sends one iss',
     async (query) => {
       provider.knobs.sendsIssuer = true
-      const keys = testKeys()
-      const file = await openTestFile(keys)
-      closing.defer(() => file.remove())
-      service = closing.use(await startTestService({ provider, store: file.store, keys }))
+      service = await startFileService(closing, { provider })
       const started = await startInBrowser()
       const code = provider.authorize(started.consent)
       const whole = `code=${code}&realmId=1&state=${started.state}`
@@ -424,16 +414,10 @@ describe('the pages of the authorization flow', () => {
 
 describe('a callback that names no company', () => {
   it('if a callback names no company because SCOPE lacks a scope, the response names this scope', async () => {
-    const file = await openTestFile(testKeys())
-    closing.defer(() => file.remove())
-    const identityOnly = closing.use(
-      await startTestService({
-        provider,
-        store: file.store,
-        keys: testKeys(),
-        env: { SCOPE: 'openid email' },
-      }),
-    )
+    const identityOnly = await startFileService(closing, {
+      provider,
+      env: { SCOPE: 'openid email' },
+    })
     const started = await startAt(identityOnly.url)
     const code = provider.authorize(started.consent)
     const query = { code, state: started.state }
@@ -506,17 +490,11 @@ describe('an id token that is not valid', () => {
 describe('an authorization that starts at another loopback host than the host of the redirect URI', () => {
   it('the route /authorize redirects to the loopback host of the redirect URI before it sets the cookie', async () => {
     const { port } = new URL(service.url)
-    const file = await openTestFile(testKeys())
-    closing.defer(() => file.remove())
     await service[Symbol.asyncDispose]()
-    const named = closing.use(
-      await startTestService({
-        provider,
-        store: file.store,
-        keys: testKeys(),
-        env: { PORT: port, REDIRECT: `http://localhost:${port}/callback` },
-      }),
-    )
+    const named = await startFileService(closing, {
+      provider,
+      env: { PORT: port, REDIRECT: `http://localhost:${port}/callback` },
+    })
     const moved = await fetch(
       `http://127.0.0.1:${port}/authorize?return_to=http%3A%2F%2Flocalhost%2F`,
       {

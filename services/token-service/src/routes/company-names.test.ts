@@ -10,13 +10,7 @@ import {
   type ScriptedProvider,
   startScriptedProvider,
 } from '../../test-support/scripted-provider.ts'
-import {
-  json,
-  openTestFile,
-  startTestService,
-  type TestService,
-  testKeys,
-} from '../../test-support/service-fixture.ts'
+import { json, startFileService, type TestService } from '../../test-support/service-fixture.ts'
 
 let provider: ScriptedProvider
 let service: TestService
@@ -50,13 +44,8 @@ async function start(env: Record<string, string> = {}): Promise<void> {
   })
   const address = accounting.address()
   const port = typeof address === 'object' && address !== null ? address.port : 0
-  const keys = testKeys()
-  const file = await openTestFile(keys)
-  closing.defer(() => file.remove())
   const ACCOUNTING_URL = `http://127.0.0.1:${port}/base/`
-  service = closing.use(
-    await startTestService({ provider, store: file.store, keys, env: { ACCOUNTING_URL, ...env } }),
-  )
+  service = await startFileService(closing, { provider, env: { ACCOUNTING_URL, ...env } })
 }
 
 const credential = async () => (await service.ask('/credentials/ACC-7')).body

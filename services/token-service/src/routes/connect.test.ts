@@ -11,13 +11,7 @@ import {
   type ScriptedProvider,
   startScriptedProvider,
 } from '../../test-support/scripted-provider.ts'
-import {
-  json,
-  openTestFile,
-  startTestService,
-  type TestService,
-  testKeys,
-} from '../../test-support/service-fixture.ts'
+import { json, startFileService, type TestService } from '../../test-support/service-fixture.ts'
 import { linkOf } from '../authorization/connect-link-store.contract.ts'
 import type { ConnectLinkStore } from '../authorization/connect-link-store.ts'
 import { createMemoryConnectLinkStore } from '../adapters/memory/connect-link-store.ts'
@@ -38,20 +32,13 @@ beforeEach(async () => {
 afterEach(() => closing.disposeAsync())
 
 async function start(env: Record<string, string> = {}): Promise<void> {
-  const keys = testKeys()
-  const file = await openTestFile(keys)
-  closing.defer(() => file.remove())
   const logger = createLogger('test', 'info', { write: (line) => void (logged += line) })
-  service = closing.use(
-    await startTestService({
-      provider,
-      store: file.store,
-      links,
-      keys,
-      logger,
-      env: { AUTHORIZE: 'links', ...env },
-    }),
-  )
+  service = await startFileService(closing, {
+    provider,
+    links,
+    logger,
+    env: { AUTHORIZE: 'links', ...env },
+  })
 }
 
 /** Creates a connect link, and returns the URL of its page at the service under test. */

@@ -4,19 +4,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/access-keys'
 import type { Scope } from '@integration-host/shared/access/scope'
-import { createLogger } from '@integration-host/shared/observability/logger'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import {
   type ScriptedProvider,
   startScriptedProvider,
 } from '../../test-support/scripted-provider.ts'
-import {
-  openTestFile,
-  startTestService,
-  type TestService,
-  testKeys,
-} from '../../test-support/service-fixture.ts'
+import { startFileService, type TestService } from '../../test-support/service-fixture.ts'
 import { PENDING_LABELS } from '../authorization/authorization-store.ts'
 
 const REALM = '1'
@@ -44,18 +38,7 @@ beforeAll(async () => {
   file = join(folder, 'keys.json')
   await writeFile(file, JSON.stringify(entries))
   provider = closing.use(await startScriptedProvider())
-  const keys = testKeys()
-  const store = await openTestFile(keys)
-  closing.defer(() => store.remove())
-  service = closing.use(
-    await startTestService({
-      provider,
-      store: store.store,
-      keys,
-      logger: createLogger('test', 'silent'),
-      env: { SERVICE_KEYS_FILE: file },
-    }),
-  )
+  service = await startFileService(closing, { provider, env: { SERVICE_KEYS_FILE: file } })
 })
 afterAll(() => closing.disposeAsync())
 

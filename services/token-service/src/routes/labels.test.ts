@@ -10,13 +10,7 @@ import {
   type ScriptedProvider,
   startScriptedProvider,
 } from '../../test-support/scripted-provider.ts'
-import {
-  json,
-  openTestFile,
-  startTestService,
-  type TestService,
-  testKeys,
-} from '../../test-support/service-fixture.ts'
+import { json, startFileService, type TestService } from '../../test-support/service-fixture.ts'
 
 let provider: ScriptedProvider
 let service: TestService
@@ -24,11 +18,8 @@ let closing: AsyncDisposableStack
 
 beforeEach(async () => {
   closing = new AsyncDisposableStack()
-  const keys = testKeys()
   provider = closing.use(await startScriptedProvider())
-  const file = await openTestFile(keys)
-  closing.defer(() => file.remove())
-  service = closing.use(await startTestService({ provider, store: file.store, keys }))
+  service = await startFileService(closing, { provider })
 })
 afterEach(() => closing.disposeAsync())
 

@@ -16,14 +16,12 @@ import {
   startScriptedProvider,
 } from '../../../test-support/scripted-provider.ts'
 import {
-  dropKeys,
-  openTestRedis,
   silent,
   startTestService,
+  testKeys,
   type TestRedis,
   type TestService,
-  testKeys,
-  usable,
+  useTestRedis,
 } from '../../../test-support/service-fixture.ts'
 
 interface Seen {
@@ -46,10 +44,7 @@ beforeEach(async () => {
   cleanup = new AsyncDisposableStack()
   keys = testKeys()
   provider = cleanup.use(await startScriptedProvider())
-  redis = await openTestRedis({ keys })
-  cleanup.defer(() => dropKeys(redis.prefix))
-  cleanup.use(redis)
-  await usable(redis)
+  redis = await useTestRedis(cleanup, { keys })
   connection = cleanup.use(await startRelay(url, 5672))
   prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
   seen = []
