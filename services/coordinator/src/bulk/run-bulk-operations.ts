@@ -5,8 +5,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { errorCodes, hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Clock } from '@integration-host/shared/process/clock'
 import type { BulkAction } from '@integration-host/shared/contracts/operation'
 import { isCovered } from '@integration-host/shared/access/caller'
 import type { Act } from '../run/action.ts'
@@ -31,13 +29,13 @@ import { RENEW_MS, type TransactionSource } from '../run/transaction-source.ts'
 import type { TakeBack } from '../take-back/take-back.ts'
 import type { RunActions } from '../worker/run-actions.ts'
 import { createPace } from '../worker/pace.ts'
-import { startPolling } from '../worker/polling.ts'
+import { type Periodic, startPolling } from '../worker/polling.ts'
 import { ABORTED, type StoreRetry } from '../worker/store-retry.ts'
 
 /** The actions on runs. The action `take-back` acts on what the runs have created. */
 type RunAction = Exclude<BulkAction, 'take-back'>
 
-export interface OperationRunnerDeps {
+export interface OperationRunnerDeps extends Periodic {
   readonly source: Pick<TransactionSource, 'search' | 'get'>
   readonly store: OperationStore
   readonly runActions: Pick<RunActions, RunAction>
@@ -47,11 +45,6 @@ export interface OperationRunnerDeps {
   readonly keys: Pick<AccessKeys, 'hasEnded'>
   readonly owner: string
   readonly retryStore: StoreRetry
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: () => number
-  /** `LOCAL_PULL_SECONDS`, in milliseconds. */
-  readonly intervalMs: number
   readonly renewMs?: number
   readonly onCount: (counts: Readonly<Record<'Running' | 'Paused', number>>) => void
   /** Called with the outcome of each run, unless the operation is a dry run. */
@@ -85,7 +78,7 @@ const DRY_BATCH = 500
 const MAX_STREAK = 20
 
 export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner {
-  const { source, store, retryStore, log, clock, random, intervalMs, renewMs = RENEW_MS } = deps
+  const { source, store, retryStore, log, clock, renewMs = RENEW_MS } = deps
   const shutdown = new AbortController()
   /** The promises of the work on the claimed operations. The key of the map is the owner of the lease. */
   const inProgress = new Map<string, Promise<void>>()
@@ -314,7 +307,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     return deps.runActions[Action](Process, TransactionID, null, act)
   }
 
-  const polling = startPolling({ task: 'bulk operations', intervalMs, log, clock, random, poll })
+  const polling = startPolling({ ...deps, task: 'bulk operations', poll })
   return {
     hint: () => polling.pollSoon(),
     async [Symbol.asyncDispose]() {

@@ -8,13 +8,11 @@
  * lost.
  */
 import { hasCode } from '@integration-host/shared/errors'
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Clock } from '@integration-host/shared/process/clock'
 import type { CompanyPage, ConnectedCompanies } from '../company/connected-companies.ts'
 import type { ChangeCursors } from './change-cursors.ts'
-import { startPolling } from '../worker/polling.ts'
+import { type Periodic, startPolling } from '../worker/polling.ts'
 
-export interface FeedWatchDeps {
+export interface FeedWatchDeps extends Periodic {
   readonly cursors: ChangeCursors
   readonly companies: ConnectedCompanies
   /**
@@ -25,10 +23,6 @@ export interface FeedWatchDeps {
   readonly sweepAll: (reason: string) => Promise<void>
   /** Begins a sweep of a company. If a sweep with this id exists, nothing happens. */
   readonly sweepOne: (realm: string, id: string) => Promise<void>
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: () => number
-  readonly intervalMs: number
   /** Called with the largest lag of a connected company in ms. */
   readonly onLag: (lagMs: number) => void
 }
@@ -118,11 +112,8 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
   }
 
   const polling = startPolling({
+    ...deps,
     task: 'change feed',
-    intervalMs: deps.intervalMs,
-    log,
-    clock,
-    random: deps.random,
     async poll() {
       try {
         return await poll()

@@ -14,17 +14,15 @@ import { signalKey, startQueue } from '@integration-host/shared/contracts/start-
 import { StepMessage } from '@integration-host/shared/contracts/step-message'
 import { hasCode } from '@integration-host/shared/errors'
 import { parseMessageAs } from '@integration-host/shared/json'
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Clock } from '@integration-host/shared/process/clock'
 import type { NewDeadLetter } from '../run/dead-letter.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import type { DeadLetterQueue, DeadMessage } from '../worker/dead-letter-queue.ts'
 import { readSignal } from '../signal/read-signal.ts'
-import { startPolling } from '../worker/polling.ts'
+import { type Periodic, startPolling } from '../worker/polling.ts'
 import { createProcessConsumers } from '../worker/process-consumers.ts'
 import { ABORTED, type StoreRetry } from '../worker/store-retry.ts'
 
-export interface DeadLetterIntakeDeps {
+export interface DeadLetterIntakeDeps extends Periodic {
   readonly store: Pick<
     TransactionSource,
     'addDeadLetter' | 'deadLetterCounts' | 'deadLetterCapacity' | 'storedProcesses'
@@ -33,11 +31,6 @@ export interface DeadLetterIntakeDeps {
   /** The names of the loaded processes. This coordinator declares their queues. */
   readonly processes: readonly string[]
   readonly retryStore: StoreRetry
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: () => number
-  /** Milliseconds between two checks of which queues are to be consumed. */
-  readonly intervalMs: number
   /** Milliseconds for which messages in flight stay unacknowledged while the store is unavailable. */
   readonly holdMs?: number
 }
@@ -164,11 +157,8 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
   }
 
   const polling = startPolling({
+    ...deps,
     task: 'dead letter intake',
-    intervalMs: deps.intervalMs,
-    log,
-    clock,
-    random: deps.random,
     poll,
   })
   return {

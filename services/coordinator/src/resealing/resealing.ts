@@ -1,7 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Clock } from '@integration-host/shared/process/clock'
 import type { Json } from '../run/json-normalization.ts'
 import {
   createPayloads,
@@ -11,17 +9,13 @@ import {
 } from '../run/payload.ts'
 import type { ResealingPasses, ResealingProgress } from './resealing-passes.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
-import { startPolling } from '../worker/polling.ts'
+import { type Periodic, startPolling } from '../worker/polling.ts'
 
-export interface ResealingDeps {
+export interface ResealingDeps extends Periodic {
   readonly source: PayloadStore & Pick<TransactionSource, 'compact'>
   readonly passes: ResealingPasses
   readonly keys: KeyRing
   readonly owner: string
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: () => number
-  readonly intervalMs: number
   /** Called with the progress of the last pass, which another replica may have made. */
   readonly onProgress: (progress: ResealingProgress | null) => void
 }
@@ -51,7 +45,7 @@ const SETTLED_MS = 600_000
  * outdated.
  */
 export function startResealing(deps: ResealingDeps): AsyncDisposable {
-  const { source, passes, keys, owner, log, clock, random, intervalMs, onProgress } = deps
+  const { source, passes, keys, owner, log, clock, onProgress } = deps
   const payloads = createPayloads(keys)
   const keyId = keys.activeKeyId
   const startedAt = clock.now()
@@ -157,11 +151,8 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
   }
 
   const polling = startPolling({
+    ...deps,
     task: 'sealing of payloads',
-    intervalMs,
-    log,
-    clock,
-    random,
     poll,
   })
   return {

@@ -9,8 +9,6 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Clock } from '@integration-host/shared/process/clock'
 import { hasCode } from '@integration-host/shared/errors'
 import type { ProcessDefinition } from '../step/definition.ts'
 import {
@@ -23,7 +21,7 @@ import type { OperationStore } from '../bulk/bulk-operation-store.ts'
 import type { PurgePasses } from './purge-passes.ts'
 import type { RunKey } from '../run/run.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
-import { startPolling } from '../worker/polling.ts'
+import { type Periodic, startPolling } from '../worker/polling.ts'
 import { firstPace, MAX_SIZE, nextPace, type PurgePace } from './purge-pace.ts'
 import type { RemoveFilesOfRuns } from '../worker/run-files.ts'
 
@@ -41,7 +39,7 @@ export interface RetentionAges {
   readonly lastPassMs: number
 }
 
-export interface RetentionDeps {
+export interface RetentionDeps extends Periodic {
   readonly source: Retention & Pick<TransactionSource, 'compact' | 'purgeEntries'>
   readonly passes: PurgePasses
   readonly bulkOperations: Pick<OperationStore, 'forgetOperations'>
@@ -51,12 +49,6 @@ export interface RetentionDeps {
   /** Removes what runs that have ended have left in other tables. Called once a day. */
   readonly removeLeftovers: (signal: AbortSignal) => Promise<void>
   readonly owner: string
-  readonly log: Logger
-  readonly random: () => number
-  /** A clock that is used for durations only. */
-  readonly clock: Clock
-  /** The interval at which the replica checks whether a pass is due. */
-  readonly intervalMs: number
   readonly onPurged: (process: string, count: number) => void
   readonly onForgotten: (count: number) => void
   readonly onAges: (ages: RetentionAges) => void
@@ -76,7 +68,7 @@ const INTERVALS_PER_PASS = 60
 const CONTINUE_MS = 5_000
 
 export function startRetention(deps: RetentionDeps): AsyncDisposable {
-  const { source, passes, log, owner, clock, intervalMs, random } = deps
+  const { source, passes, log, owner, clock, intervalMs } = deps
   const { now } = clock
   const startedAt = now()
   const shutdown = new AbortController()
@@ -225,7 +217,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
     return true
   }
 
-  const polling = startPolling({ task: 'retention', intervalMs, log, clock, random, poll })
+  const polling = startPolling({ ...deps, task: 'retention', poll })
   return {
     async [Symbol.asyncDispose]() {
       shutdown.abort()

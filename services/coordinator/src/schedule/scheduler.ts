@@ -8,8 +8,7 @@
  * position.
  */
 import { hasCode } from '@integration-host/shared/errors'
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Clock, Timer } from '@integration-host/shared/process/clock'
+import type { Timer } from '@integration-host/shared/process/clock'
 import type { ConnectedCompanies } from '../company/connected-companies.ts'
 import { acceptedKey } from '../run/concurrency.ts'
 import { outlineOf, type ProcessDefinition } from '../step/definition.ts'
@@ -17,7 +16,7 @@ import { type Schedule, scheduledId } from './schedule.ts'
 import type { OpenTick, ScheduledProcess, ScheduleStore, StoredSchedule } from './schedule-store.ts'
 import { delaySeconds, firstTick, isOverlooked } from './ticks.ts'
 import type { NewTransaction } from '../run/transaction-source.ts'
-import { startPolling } from '../worker/polling.ts'
+import { type Periodic, startPolling } from '../worker/polling.ts'
 import type { TransitionPublisher } from '../worker/transition-publisher.ts'
 
 export interface Scheduler extends AsyncDisposable {
@@ -25,16 +24,11 @@ export interface Scheduler extends AsyncDisposable {
   readonly soon: () => void
 }
 
-export interface SchedulerDeps {
+export interface SchedulerDeps extends Periodic {
   readonly store: ScheduleStore
   readonly companies: Pick<ConnectedCompanies, 'page'>
   readonly publisher: Pick<TransitionPublisher, 'publishSteps'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: () => number
-  /** `LOCAL_PULL_SECONDS`, in milliseconds. */
-  readonly intervalMs: number
   /** Called with the number of runs that a schedule has started. */
   readonly onRuns: (process: string, schedule: string, count: number) => void
   /** Called with the schedules of this coordinator after each check. */
@@ -50,7 +44,7 @@ const MAX_PAGES = 20
 const MAX_TIMER_MS = 2_147_483_647
 
 export function startScheduler(deps: SchedulerDeps): Scheduler {
-  const { store, companies, publisher, processes, log, clock, random, intervalMs } = deps
+  const { store, companies, publisher, processes, log, clock } = deps
   /** The definitions whose schedules are stored. */
   const declared = new Map<string, ProcessDefinition>()
   let timer: Timer | null = null
@@ -142,7 +136,7 @@ export function startScheduler(deps: SchedulerDeps): Scheduler {
     return isDone
   }
 
-  const polling = startPolling({ task: 'schedules', intervalMs, log, clock, random, poll })
+  const polling = startPolling({ ...deps, task: 'schedules', poll })
   return {
     soon: () => polling.pollSoon(),
     async [Symbol.asyncDispose]() {

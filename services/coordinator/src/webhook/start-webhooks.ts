@@ -1,22 +1,15 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Clock } from '@integration-host/shared/process/clock'
 import type { Run } from '../run/run.ts'
 import { isOver } from '../run/status.ts'
 import type { TransactionSource, WebhookBacklog } from '../run/transaction-source.ts'
-import { startPolling } from '../worker/polling.ts'
+import { type Periodic, startPolling } from '../worker/polling.ts'
 
-export interface WebhookStarterDeps {
+export interface WebhookStarterDeps extends Periodic {
   readonly source: Pick<TransactionSource, 'startWebhooks' | 'webhookBacklog'>
   /** Publishes the first messages of new runs. */
   readonly publish: (runs: readonly Run[]) => void
   readonly onBacklog: (backlog: readonly WebhookBacklog[]) => void
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: () => number
-  /** `LOCAL_PULL_SECONDS`, in milliseconds. */
-  readonly intervalMs: number
 }
 
 export interface WebhookStarter extends AsyncDisposable {
@@ -39,7 +32,7 @@ const HINT_MS = 10
  * committed a transition.
  */
 export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
-  const { source, log, clock, random, intervalMs } = deps
+  const { source, log, intervalMs } = deps
   let hinted: NodeJS.Timeout | null = null
   let countedAt = Number.NEGATIVE_INFINITY
 
@@ -62,7 +55,7 @@ export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
     return true
   }
 
-  const polling = startPolling({ task: 'start of webhooks', intervalMs, log, clock, random, poll })
+  const polling = startPolling({ ...deps, task: 'start of webhooks', poll })
   const hint = (): void => {
     hinted ??= setTimeout(() => {
       hinted = null

@@ -1,19 +1,12 @@
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Clock } from '@integration-host/shared/process/clock'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import type { ProcessDefinition } from '../step/definition.ts'
-import { startPolling } from './polling.ts'
+import { type Periodic, startPolling } from './polling.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 
-export interface DeadlinesDeps {
+export interface DeadlinesDeps extends Periodic {
   readonly source: Pick<TransactionSource, 'failPastDeadline'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly publisher: Pick<TransitionPublisher, 'publishStep'>
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: () => number
-  /** `LOCAL_PULL_SECONDS`, in milliseconds. */
-  readonly intervalMs: number
 }
 
 const BATCH = 500
@@ -25,7 +18,7 @@ const MAX_BATCHES = 10
  * are not loaded here.
  */
 export function startDeadlines(deps: DeadlinesDeps): AsyncDisposable {
-  const { source, processes, publisher, log, clock, random, intervalMs } = deps
+  const { source, processes, publisher, log } = deps
 
   async function poll(): Promise<boolean> {
     const undone = [...processes.values()].filter(({ undoesFailure }) => undoesFailure)
@@ -45,5 +38,5 @@ export function startDeadlines(deps: DeadlinesDeps): AsyncDisposable {
     return false
   }
 
-  return startPolling({ task: 'deadlines', intervalMs, log, clock, random, poll })
+  return startPolling({ ...deps, task: 'deadlines', poll })
 }

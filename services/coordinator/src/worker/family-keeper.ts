@@ -5,8 +5,6 @@
  * It does so directly after each such transition of this replica. A poll finds the families of lost coordinators.
  */
 import { batched } from '@integration-host/shared/batching/batched'
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Clock } from '@integration-host/shared/process/clock'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import { familyPlaces } from '../step/children-place.ts'
 import { hasFamilies, type ProcessDefinition } from '../step/definition.ts'
@@ -14,7 +12,7 @@ import { type Family, type WhichFamilies, workOn } from '../run/families.ts'
 import { type Run, type RunKey, runKey } from '../run/run.ts'
 import { isOver } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
-import { startPolling } from './polling.ts'
+import { type Periodic, startPolling } from './polling.ts'
 import type { StepsInFlight } from './steps-in-flight.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 
@@ -25,7 +23,7 @@ export interface FamilyKeeper extends AsyncDisposable {
   settle(run: RunKey): Promise<void>
 }
 
-export interface FamilyKeeperDeps {
+export interface FamilyKeeperDeps extends Periodic {
   readonly source: Pick<
     TransactionSource,
     | 'lookAtFamilies'
@@ -39,11 +37,6 @@ export interface FamilyKeeperDeps {
   readonly publisher: Pick<TransitionPublisher, 'publishStep' | 'publishSteps'>
   readonly stepsInFlight: Pick<StepsInFlight, 'abortCancelled'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: () => number
-  /** `LOCAL_PULL_SECONDS`, in milliseconds. */
-  readonly intervalMs: number
 }
 
 const BATCH = 500
@@ -51,7 +44,7 @@ const BATCH = 500
 const MAX_BATCHES = 10
 
 export function startFamilyKeeper(deps: FamilyKeeperDeps): FamilyKeeper {
-  const { source, publisher, stepsInFlight, processes, log, clock, random, intervalMs } = deps
+  const { source, publisher, stepsInFlight, processes, log } = deps
 
   /** Works on families, and returns how many it has found. */
   async function work(which: WhichFamilies): Promise<number> {
@@ -107,7 +100,7 @@ export function startFamilyKeeper(deps: FamilyKeeperDeps): FamilyKeeper {
   }
 
   const inFlight = createPendingWork()
-  const polling = startPolling({ task: 'families', intervalMs, log, clock, random, poll })
+  const polling = startPolling({ ...deps, task: 'families', poll })
   const passed = (run: RunKey): Promise<void> =>
     inFlight.add(
       pass(runKey(run)).catch((error: unknown) => {

@@ -1,24 +1,17 @@
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Clock } from '@integration-host/shared/process/clock'
 import type { Audit } from '../run/audit.ts'
 import type { PauseStore } from '../run/pause.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import type { Auditor } from './auditor.ts'
-import { startPolling } from './polling.ts'
+import { type Periodic, startPolling } from './polling.ts'
 import { delayMsOf, type TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
 
-export interface LeaseRecoveryDeps {
+export interface LeaseRecoveryDeps extends Periodic {
   readonly source: Pick<TransactionSource, 'recoverExpiredLeases'>
   readonly pauses: Pick<PauseStore, 'paused'>
   readonly publisher: Pick<TransitionPublisher, 'publishStep'>
   readonly worker: Pick<Worker, 'setPaused'>
   readonly auditor: Pick<Auditor, 'audit'>
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: () => number
-  /** `REMOTE_PULL_SECONDS`, in milliseconds. */
-  readonly intervalMs: number
   readonly onAudit: (audit: Audit) => Promise<void>
   /** Called with the number of runs whose leases were recovered. */
   readonly onRecovered: (count: number) => void
@@ -57,6 +50,5 @@ export function startLeaseRecovery(deps: LeaseRecoveryDeps): AsyncDisposable {
     return true
   }
 
-  const { intervalMs, clock, random } = deps
-  return startPolling({ task: 'lease recovery', intervalMs, log, clock, random, poll })
+  return startPolling({ ...deps, task: 'lease recovery', poll })
 }

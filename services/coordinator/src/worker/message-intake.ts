@@ -16,12 +16,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { MessageAddress } from '@integration-host/shared/messaging/misaddressed'
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Clock } from '@integration-host/shared/process/clock'
 import type { PauseStore } from '../run/pause.ts'
 import type { PausedNames } from './gate.ts'
 import type { RunActions, QueueOutcome } from './run-actions.ts'
-import { startPolling } from './polling.ts'
+import { type Periodic, startPolling } from './polling.ts'
 import { createProcessConsumers, type ProcessQueue } from './process-consumers.ts'
 import { createStartBatches, type StartRequest } from './start-batches.ts'
 import { ABORTED, type StoreRetry } from './store-retry.ts'
@@ -82,7 +80,10 @@ export type ReadMessage<Ignored extends string> =
   /** The message is dead-lettered. The reason begins with a stable code, and contains no data of the message. */
   | { readonly reason: string }
 
-export interface MessageIntakeDeps<Message extends IntakeMessage, Ignored extends string> {
+export interface MessageIntakeDeps<
+  Message extends IntakeMessage,
+  Ignored extends string,
+> extends Periodic {
   /** The kind of message for log entries, for example `start message`. */
   readonly kind: string
   /** The pattern of the queue names for log entries, for example `start.*`. */
@@ -116,11 +117,6 @@ export interface MessageIntakeDeps<Message extends IntakeMessage, Ignored extend
    */
   readonly isBatched: boolean
   readonly retryStore: StoreRetry
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: () => number
-  /** Milliseconds between two checks of which queues are to be consumed. */
-  readonly intervalMs: number
   readonly count: (process: string, result: IntakeResult | Ignored) => void
   /** Milliseconds for which messages in flight stay unacknowledged while the store is unavailable. */
   readonly holdMs?: number
@@ -299,11 +295,8 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
   }
 
   const polling = startPolling({
+    ...deps,
     task: `${kind} intake`,
-    intervalMs: deps.intervalMs,
-    log,
-    clock: deps.clock,
-    random: deps.random,
     async poll() {
       await deps.prepare?.()
       follow(await pauses.paused())

@@ -2,14 +2,20 @@ import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock } from '@integration-host/shared/process/clock'
 
-export interface PollingOptions {
-  /** The name of the task in log messages. */
-  readonly task: string
+/** What a periodic task needs. */
+export interface Periodic {
+  /** The milliseconds between two polls. */
   readonly intervalMs: number
   readonly log: Logger
+  /** A clock that is used for durations only. */
   readonly clock: Clock
   /** Returns a random number in [0, 1). */
   readonly random: () => number
+}
+
+interface PollingOptions extends Periodic {
+  /** The name of the task in log messages. */
+  readonly task: string
   /** Performs one poll. Resolves with false if the next poll must follow soon instead of after the interval. */
   readonly poll: () => Promise<boolean>
 }

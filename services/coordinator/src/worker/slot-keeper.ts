@@ -6,14 +6,12 @@
  * without such a transition: slots of a lost coordinator, and slots that a changed limit adds.
  */
 import { batched } from '@integration-host/shared/batching/batched'
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Clock } from '@integration-host/shared/process/clock'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import type { ProcessDefinition } from '../step/definition.ts'
 import { type RunKey, runKey } from '../run/run.ts'
 import { isWaitingForSlot, type ProcessLimit } from '../run/slots.ts'
 import type { RunState, TransactionSource } from '../run/transaction-source.ts'
-import { startPolling } from './polling.ts'
+import { type Periodic, startPolling } from './polling.ts'
 import { delayMsOf, type TransitionPublisher } from './transition-publisher.ts'
 
 export interface SlotKeeper extends AsyncDisposable {
@@ -21,15 +19,10 @@ export interface SlotKeeper extends AsyncDisposable {
   readonly onTransition: (run: Pick<RunState, keyof RunKey | 'Status' | 'WaitingFor'>) => void
 }
 
-export interface SlotKeeperDeps {
+export interface SlotKeeperDeps extends Periodic {
   readonly source: Pick<TransactionSource, 'grantSlots' | 'recoverExpiredLeases'>
   readonly publisher: Pick<TransitionPublisher, 'publishStep'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: () => number
-  /** `LOCAL_PULL_SECONDS`, in milliseconds. */
-  readonly intervalMs: number
   /** Called with the number of runs whose leases were recovered. */
   readonly onRecovered: (count: number) => void
 }
@@ -39,7 +32,7 @@ const MAX_CALLS = 20
 const RECOVERED = 500
 
 export function startSlotKeeper(deps: SlotKeeperDeps): SlotKeeper {
-  const { source, publisher, processes, log, clock, random, intervalMs } = deps
+  const { source, publisher, processes, log } = deps
   const isLimited = (process: string): boolean =>
     (processes.get(process)?.concurrency ?? null) !== null
   const limits = (): ProcessLimit[] =>
@@ -80,7 +73,7 @@ export function startSlotKeeper(deps: SlotKeeperDeps): SlotKeeper {
     { retries: false },
   )
   const inFlight = createPendingWork()
-  const polling = startPolling({ task: 'slots', intervalMs, log, clock, random, poll })
+  const polling = startPolling({ ...deps, task: 'slots', poll })
   return {
     onTransition(run) {
       if (run.Status === 'Running' || !isLimited(run.Process) || isWaitingForSlot(run)) return

@@ -9,19 +9,18 @@
  */
 import { lanesOf } from '@integration-host/shared/contracts/step-message'
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Clock, Timer } from '@integration-host/shared/process/clock'
+import type { Timer } from '@integration-host/shared/process/clock'
 import { outlineOf, type ProcessDefinition, stepUnknownError } from '../step/definition.ts'
 import { eventPlaces } from '../step/event.ts'
 import type { Run } from '../run/run.ts'
 import type { StepRef, TransactionSource } from '../run/transaction-source.ts'
-import { startPolling } from './polling.ts'
+import { type Periodic, startPolling } from './polling.ts'
 import type { Lanes } from './lanes.ts'
 import type { StepQueue } from './step-queue.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
 
-export interface SweeperDeps {
+export interface SweeperDeps extends Periodic {
   readonly source: Pick<
     TransactionSource,
     'due' | 'runsAtUnknownStep' | 'failRun' | 'settleWaits' | 'watch'
@@ -31,11 +30,6 @@ export interface SweeperDeps {
   readonly publisher: Pick<TransitionPublisher, 'republishStep' | 'publishEvent' | 'publishStep'>
   readonly worker: Pick<Worker, 'isConsuming'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: () => number
-  /** `LOCAL_PULL_SECONDS`, in milliseconds. */
-  readonly intervalMs: number
   readonly prefetch: number
   /** Called with the number of messages that were republished. */
   readonly onSweep: (count: number) => void
@@ -186,8 +180,8 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
     await publisher.republishStep(run)
   }
 
-  const { intervalMs, clock, random } = deps
-  const polling = startPolling({ task: 'sweeper', intervalMs, log, clock, random, poll })
+  const { clock } = deps
+  const polling = startPolling({ ...deps, task: 'sweeper', poll })
   let hinted: Timer | null = null
   source.watch(() => {
     hinted ??= clock.setTimeout(() => {
