@@ -15,6 +15,7 @@ import { BULK_VERBS } from '../parts/bulk-button.tsx'
 import { State, type StateGlyph, type Tone } from '../parts/glyph.tsx'
 import { DocumentLink, Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
+import { TableHead } from '../parts/table-head.tsx'
 import { Outside } from '../parts/text.tsx'
 import { useQueryText } from '../router.ts'
 
@@ -303,16 +304,7 @@ function Objects({ bulk, path }: { readonly bulk: BulkView; readonly path: strin
       {data?.items.length === 0 && <p className="muted">None yet.</p>}
       {data !== undefined && data.items.length > 0 && (
         <table>
-          <thead>
-            <tr>
-              <th scope="col">Object</th>
-              <th scope="col" className="except-phone">
-                Company
-              </th>
-              <th scope="col">Result</th>
-              <th scope="col">Why</th>
-            </tr>
-          </thead>
+          <TableHead columns={['Object', ['Company', 'except-phone'], 'Result', 'Why']} />
           <tbody>
             {data.items.map(
               ({ TransactionID, Realm, Entity, EntityID, Outcome, Reason, Fields }) => (
@@ -380,12 +372,7 @@ function Failures({ bulk }: { readonly bulk: BulkView }) {
         ))}
       </ul>
       <table>
-        <thead>
-          <tr>
-            <th scope="col">Transaction</th>
-            <th scope="col">Code</th>
-          </tr>
-        </thead>
+        <TableHead columns={['Transaction', 'Code']} />
         <tbody>
           {shown.map(({ TransactionID, ReplayID, Code }) => (
             <tr key={`${TransactionID} ${ReplayID}`}>

@@ -17,6 +17,7 @@ import {
 import { ConnectButton } from '../parts/connect-button.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
+import { TableHead } from '../parts/table-head.tsx'
 import { Outside } from '../parts/text.tsx'
 import { setQuery, useQueryText } from '../router.ts'
 
@@ -116,23 +117,15 @@ function CompanyTable({ session, rows }: CompanyTableProps) {
   return (
     <div className="panel flush">
       <table>
-        <thead>
-          <tr>
-            <th scope="col">State</th>
-            <th scope="col" className="company">
-              Company
-            </th>
-            <th scope="col" className="wider">
-              Access token
-            </th>
-            <th scope="col" className="wider">
-              Grant ends
-            </th>
-            <th scope="col" className="narrow except-phone">
-              Refresh
-            </th>
-          </tr>
-        </thead>
+        <TableHead
+          columns={[
+            'State',
+            ['Company', 'company'],
+            ['Access token', 'wider'],
+            ['Grant ends', 'wider'],
+            ['Refresh', 'narrow except-phone'],
+          ]}
+        />
         <tbody>
           {rows.map((company) => (
             <tr key={company.Name}>

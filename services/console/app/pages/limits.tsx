@@ -12,6 +12,7 @@ import { LimitState } from '../parts/limit-state.tsx'
 import { DocumentLink, Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { SilentGateways } from '../parts/silent-gateways.tsx'
+import { TableHead } from '../parts/table-head.tsx'
 import { Outside } from '../parts/text.tsx'
 
 const READ_AGAIN_MS = 5_000
@@ -64,14 +65,7 @@ function Targets() {
       <h2>Targets of processes</h2>
       <div className="panel flush">
         <table>
-          <thead>
-            <tr>
-              <th scope="col">Target</th>
-              <th scope="col">Calls in a second</th>
-              <th scope="col">Calls at a time</th>
-              <th scope="col">Processes</th>
-            </tr>
-          </thead>
+          <TableHead columns={['Target', 'Calls in a second', 'Calls at a time', 'Processes']} />
           <tbody>
             {targets.map(({ Name, PerSecond, Concurrent, processes }) => (
               <tr key={`${Name} ${processes.join()}`}>
@@ -138,26 +132,16 @@ function Companies({ view }: { readonly view: LimitsView }) {
   return (
     <div className="panel flush">
       <table>
-        <thead>
-          <tr>
-            <th scope="col" className="company">
-              Company
-            </th>
-            <th scope="col">State</th>
-            <th scope="col" className="wider">
-              This minute
-            </th>
-            <th scope="col" className="wider">
-              This second
-            </th>
-            <th scope="col" className="wider">
-              Metered this month
-            </th>
-            <th scope="col" className="narrow">
-              Failed lately
-            </th>
-          </tr>
-        </thead>
+        <TableHead
+          columns={[
+            ['Company', 'company'],
+            'State',
+            ['This minute', 'wider'],
+            ['This second', 'wider'],
+            ['Metered this month', 'wider'],
+            ['Failed lately', 'narrow'],
+          ]}
+        />
         <tbody>
           {view.Companies.map((company) => (
             <tr key={company.Realm}>

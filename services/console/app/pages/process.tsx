@@ -25,6 +25,7 @@ import { ReadProblem } from '../parts/problem.tsx'
 import { QueueButton } from '../parts/queue-button.tsx'
 import { ResumeProcessButton } from '../parts/resume-process-button.tsx'
 import { RunStatus, shownStatus } from '../parts/run-status.tsx'
+import { TableHead } from '../parts/table-head.tsx'
 import { Outside } from '../parts/text.tsx'
 import { usePageTitle } from '../page-title.ts'
 import { failureRate, runsOf, startsText } from '../process-texts.ts'
@@ -96,13 +97,7 @@ function Parts({
           </p>
         ) : (
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Step</th>
-                <th scope="col">Due now</th>
-                <th scope="col">Oldest</th>
-              </tr>
-            </thead>
+            <TableHead columns={['Step', 'Due now', 'Oldest']} />
             <tbody>
               {Queues.map(({ Step, Due, OldestSeconds }) => (
                 <tr key={Step}>

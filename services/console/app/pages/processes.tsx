@@ -8,6 +8,7 @@ import { Until } from '../parts/company.tsx'
 import { State } from '../parts/glyph.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
+import { TableHead } from '../parts/table-head.tsx'
 import { Outside } from '../parts/text.tsx'
 import { failureRate, runsOf, startsText } from '../process-texts.ts'
 import { FAILED, IN_FLIGHT, type Status } from '../run-query.ts'
@@ -26,20 +27,14 @@ export function ProcessesPage() {
       {data !== undefined && (
         <div className="panel flush">
           <table aria-label="Processes">
-            <thead>
-              <tr>
-                <th scope="col" className="process">
-                  Process
-                </th>
-                <th scope="col" className="narrow">
-                  State
-                </th>
-                <th scope="col">Runs</th>
-                <th scope="col" className="wide starts">
-                  Started by
-                </th>
-              </tr>
-            </thead>
+            <TableHead
+              columns={[
+                ['Process', 'process'],
+                ['State', 'narrow'],
+                'Runs',
+                ['Started by', 'wide starts'],
+              ]}
+            />
             <tbody>
               {data.NotLoaded.map(({ Process: name, Unfinished }) => (
                 <tr key={name}>

@@ -4,6 +4,7 @@ import { full } from '../clock.ts'
 import { Ago } from './ago.tsx'
 import { State, type Tone } from './glyph.tsx'
 import { Link } from './link.tsx'
+import { TableHead } from './table-head.tsx'
 import { Outside } from './text.tsx'
 
 /** What is known of the object of an entry, in the order in which the page offers the states as filters. */
@@ -68,16 +69,9 @@ export interface EntryTableProps {
 export function EntryTable({ entries, companies }: EntryTableProps) {
   return (
     <table>
-      <thead>
-        <tr>
-          <th scope="col">Object</th>
-          <th scope="col">In the books</th>
-          <th scope="col">Written by</th>
-          <th scope="col" className="time except-phone">
-            Written
-          </th>
-        </tr>
-      </thead>
+      <TableHead
+        columns={['Object', 'In the books', 'Written by', ['Written', 'time except-phone']]}
+      />
       <tbody>
         {entries.map((entry) => (
           <tr key={entry.EntryID}>

@@ -6,6 +6,7 @@ import { visible } from '../visible.ts'
 import { fullMs, timeMs } from '../clock.ts'
 import { EntryObject, EntryState, isFinding } from './entry-table.tsx'
 import { RunStatus, shownStatus } from './run-status.tsx'
+import { TableHead } from './table-head.tsx'
 import { Outside } from './text.tsx'
 import { exact } from './timeline.tsx'
 
@@ -19,18 +20,7 @@ export function RunSteps({ run }: { readonly run: RunView }) {
   const isWhole = run.AttemptCount === run.Attempts.length
   return (
     <table>
-      <thead>
-        <tr>
-          <th scope="col">Step</th>
-          <th scope="col">State</th>
-          <th scope="col" className="narrow">
-            Attempts
-          </th>
-          <th scope="col" className="wide">
-            Idempotency key
-          </th>
-        </tr>
-      </thead>
+      <TableHead columns={['Step', 'State', ['Attempts', 'narrow'], ['Idempotency key', 'wide']]} />
       <tbody>
         {steps.map((step) => {
           const item = run.Items.find(({ StepName }) => StepName === step)
@@ -140,20 +130,9 @@ export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
         </p>
       )}
       <table>
-        <thead>
-          <tr>
-            <th scope="col" className="narrow">
-              Attempt
-            </th>
-            <th scope="col">Outcome</th>
-            <th scope="col" className="wide">
-              Call
-            </th>
-            <th scope="col" className="time">
-              Began
-            </th>
-          </tr>
-        </thead>
+        <TableHead
+          columns={[['Attempt', 'narrow'], 'Outcome', ['Call', 'wide'], ['Began', 'time']]}
+        />
         <tbody>
           {attempts.map((attempt, index) => (
             <tr key={`${attempt.StepName} ${attempt.number}`}>
