@@ -17,39 +17,8 @@ import type { RetentionAges } from './retention/purge.ts'
 
 type Summary = NonNullable<ServiceSummary['Coordinator']>
 
-export interface CoordinatorMetrics {
-  /** Counts the outcome of a step. `ms`, the duration of the step, is given only if the outcome was recorded. */
-  readonly countStep: (process: string, step: string, outcome: string, ms?: number) => void
-  readonly countSwept: (count: number) => void
-  readonly countRecovered: (count: number) => void
-  readonly setOnline: (isOnline: boolean) => void
-  /** Sets how many objects that runs have written were found changed or gone within a day. */
-  readonly setEntriesOutside: (counts: readonly EntryCount[]) => void
-  readonly countCutStream: (reason: CutReason) => void
-  /** Registers a function that returns the number of open event streams. Each scrape calls the function. */
-  readonly watchStreams: (count: () => number) => void
-  /** Registers a function that returns the number of requests that wait for the end of a run. */
-  readonly watchWaiting: (count: () => number) => void
-  readonly setWebhookBacklog: (backlog: readonly WebhookBacklog[]) => void
-  readonly setOperations: (counts: Readonly<Record<'Running' | 'Paused', number>>) => void
-  /** Counts a message of the queue `start.<process>`. */
-  readonly countStart: (process: string, result: StartResult) => void
-  /** Counts an event of the queue `on.<process>`. */
-  readonly countChange: (process: string, result: ChangeResult) => void
-  readonly countBulkRun: (action: string, outcome: string) => void
-  /** Counts the runs of a process that were purged, and the ids that were deleted. */
-  readonly countPurged: (process: string, count: number) => void
-  readonly countForgotten: (count: number) => void
-  /** Sets the age of the oldest finished run of each process, and the time since the last completed retention pass. */
-  readonly setRetention: (ages: RetentionAges) => void
-  readonly setResealing: (progress: ResealingProgress | null) => void
-  readonly countScheduled: (process: string, schedule: string, count: number) => void
-  /** Sets the lag of each schedule of this coordinator. */
-  readonly setSchedules: (schedules: readonly StoredSchedule[]) => void
-  /** Sets the largest lag of the change feeds of connected companies, in ms. */
-  readonly setChangeFeedLag: (lagMs: number) => void
-  readonly setAudit: (audit: Audit) => Promise<void>
-}
+/** Counts and sets the metrics that only the coordinator has. */
+export type CoordinatorMetrics = ReturnType<typeof createCoordinatorMetrics>
 
 export function createCoordinatorMetrics(
   metrics: Metrics,
@@ -57,7 +26,7 @@ export function createCoordinatorMetrics(
   /** Returns the number of dead letters of each process, in the table and in the queue. */
   countDeadLetters: () => Promise<ReadonlyMap<string, number>>,
   countWaiting: () => Promise<readonly WaitingMessages[]>,
-): CoordinatorMetrics {
+) {
   const steps = metrics.counter('coordinator_steps_total', 'Steps by outcome', [
     'process',
     'step',
@@ -224,28 +193,32 @@ export function createCoordinatorMetrics(
   })
 
   return {
-    countStep(process, step, outcome, ms) {
+    /** Counts the outcome of a step. `ms`, the duration of the step, is given only if the outcome was recorded. */
+    countStep(process: string, step: string, outcome: string, ms?: number) {
       steps.inc({ process, step, outcome })
       outcomes[outcome] = (outcomes[outcome] ?? 0) + 1
       stepEndedAt.set(JSON.stringify([process, step]), performance.now())
       if (ms !== undefined) stepTimes.observe({ process, step }, ms / 1_000)
     },
-    countSwept: (count) => swept.inc(count),
-    countRecovered: (count) => recovered.inc(count),
-    setOnline(next) {
+    countSwept: (count: number) => swept.inc(count),
+    countRecovered: (count: number) => recovered.inc(count),
+    setOnline(next: boolean) {
       isOnline = next
       online.set(next ? 1 : 0)
     },
-    setEntriesOutside(counts) {
+    /** Sets how many objects that runs have written were found changed or gone within a day. */
+    setEntriesOutside(counts: readonly EntryCount[]) {
       outside = counts
       entriesOutside.reset()
       for (const { State: state, Entity: entity, Count } of counts)
         entriesOutside.set({ state, entity }, Count)
     },
-    countCutStream: (reason) => cutStreams.inc({ reason }),
-    watchStreams: (count) => metrics.beforeEach(() => watchers.set(count())),
-    watchWaiting: (count) => metrics.beforeEach(() => waitingRequests.set(count())),
-    setWebhookBacklog(backlog) {
+    countCutStream: (reason: CutReason) => cutStreams.inc({ reason }),
+    /** Registers a function that returns the number of open event streams. Each scrape calls the function. */
+    watchStreams: (count: () => number) => metrics.beforeEach(() => watchers.set(count())),
+    /** Registers a function that returns the number of requests that wait for the end of a run. */
+    watchWaiting: (count: () => number) => metrics.beforeEach(() => waitingRequests.set(count())),
+    setWebhookBacklog(backlog: readonly WebhookBacklog[]) {
       // Removes the metrics of receivers that no longer have undelivered webhooks. The backlog does not list such
       // receivers.
       webhooksWaiting.reset()
@@ -255,32 +228,39 @@ export function createCoordinatorMetrics(
         oldestWebhook.set({ receiver }, oldestMs / 1_000)
       }
     },
-    setOperations(counts) {
+    setOperations(counts: Readonly<Record<'Running' | 'Paused', number>>) {
       for (const [status, count] of Object.entries(counts)) bulkOperations.set({ status }, count)
     },
-    countChange: (process, result) => changes.inc({ process, result }),
-    countStart: (process, result) => startMessages.inc({ process, result }),
-    countBulkRun: (action, outcome) => bulkRuns.inc({ action, outcome }),
-    countPurged: (process, count) => purgedRuns.inc({ process }, count),
-    countForgotten: (count) => forgottenRuns.inc(count),
-    setRetention({ oldestMs, lastPassMs }) {
+    /** Counts an event of the queue `on.<process>`. */
+    countChange: (process: string, result: ChangeResult) => changes.inc({ process, result }),
+    /** Counts a message of the queue `start.<process>`. */
+    countStart: (process: string, result: StartResult) => startMessages.inc({ process, result }),
+    countBulkRun: (action: string, outcome: string) => bulkRuns.inc({ action, outcome }),
+    /** Counts the runs of a process that were purged, and the ids that were deleted. */
+    countPurged: (process: string, count: number) => purgedRuns.inc({ process }, count),
+    countForgotten: (count: number) => forgottenRuns.inc(count),
+    /** Sets the age of the oldest finished run of each process, and the time since the last completed retention pass. */
+    setRetention({ oldestMs, lastPassMs }: RetentionAges) {
       for (const process of processes.keys())
         oldestRun.set({ process }, (oldestMs.get(process) ?? 0) / 1_000)
       lastPass.set(lastPassMs / 1_000)
     },
-    setResealing(progress) {
+    setResealing(progress: ResealingProgress | null) {
       outdatedPayloads.reset()
       if (typeof progress?.outdated === 'number')
         outdatedPayloads.set({ key: progress.keyId }, progress.outdated)
     },
-    countScheduled: (process, schedule, count) => scheduledRuns.inc({ process, schedule }, count),
-    setChangeFeedLag: (lagMs) => changeFeedLag.set(lagMs / 1_000),
-    setSchedules(schedules) {
+    countScheduled: (process: string, schedule: string, count: number) =>
+      scheduledRuns.inc({ process, schedule }, count),
+    /** Sets the largest lag of the change feeds of connected companies, in ms. */
+    setChangeFeedLag: (lagMs: number) => changeFeedLag.set(lagMs / 1_000),
+    /** Sets the lag of each schedule of this coordinator. */
+    setSchedules(schedules: readonly StoredSchedule[]) {
       scheduleLag.reset() // removes the metrics of schedules that are no longer in the list
       for (const { process, name: schedule, lagMs } of schedules)
         scheduleLag.set({ process, schedule }, lagMs / 1_000)
     },
-    async setAudit(audit) {
+    async setAudit(audit: Audit) {
       for (const [kind, count] of Object.entries(audit.violations)) violations.set({ kind }, count)
       for (const status of headerStatuses)
         transactions.set({ status }, audit.runsByStatus[status] ?? 0)
