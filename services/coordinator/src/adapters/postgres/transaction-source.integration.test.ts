@@ -450,6 +450,7 @@ describe('the tables of the PostgreSQL source', () => {
     { keys: 300, rows: 900, total: 130, limit: 3 },
     { keys: 600, rows: 1_800, total: 400, limit: 4 },
     { keys: 300, rows: 900, total: 700, limit: 2 },
+    { keys: 2_000, rows: 2_400, total: 300, limit: 2 },
   ])(
     'the free slots go to the same runs as in the memory source: %j',
     async ({ keys, rows, total, limit }) => {

@@ -296,6 +296,17 @@ export const orderSlot = pgTable(
       table.TransactionID,
       table.ReplayID,
     ),
+    // Finds the keys that have waited longest, if many keys of a process wait.
+    index('Order_Slot_waiting')
+      .on(
+        table.Process,
+        table.Priority.desc().nullsFirst(),
+        table.DueAt,
+        table.TransactionID,
+        table.ReplayID,
+        table.Key,
+      )
+      .where(sql`not "Held"`),
   ],
 )
 

@@ -15,6 +15,14 @@ import { areFew, isClaimable, isRunOf } from '../predicates.ts'
 type Tx = postgres.TransactionSql
 
 /**
+ * One call reads as many waiting rows of a group as the group has free slots, and at most this many additional rows. The
+ * additional rows are needed because the run of a row may no longer wait. Such a row is removed and gets no slot.
+ */
+const MAX_REMOVED = 100
+/** A group in which more keys wait has many keys: to find all of them would take longer than to run their steps. */
+const MANY_KEYS = 100
+
+/**
  * A claim of a run whose process has a limit. A `key` of `null` means the concurrency key that is stored with the run.
  */
 export interface LimitedClaim extends ClaimRequest {
@@ -99,24 +107,39 @@ const withFreeSlots = (tx: Tx) => tx`
 const slotsOfKey = (tx: Tx, key: postgres.Fragment) => tx`coalesce((f.slots ->> ${key})::int, 0)`
 /**
  * The waiting rows of each group `f` that come first by the order of their keys, and `spare` rows more. The keys are found
- * one after the other, because a group may have many rows. If it has many keys, fewer rows of each key are read than could
- * get slots: `isCut`.
+ * one after the other, because a group may have many rows. If it has many keys, only those are chosen that have slots or
+ * have waited longest, and fewer rows of each key are read than could get slots: `isCut`.
  */
 const fronts = (tx: Tx, spare = 0) => tx`
   select f."Process", f.key as "group", f."limit", f.total, f.free, s."Key", s."TransactionID", s."ReplayID",
-    s."Priority", s."DueAt", k.slots, k.most < least(f.free, k.room) as "isCut"
+    s."Priority", s."DueAt", k.slots, k."isCut"
   from f cross join lateral (
-    with recursive k as (
+    with recursive every as (
       (select s."Key" as key from "Order_Slot" s where ${isOf(tx, 'f')} and not s."Held"
         order by s."Key" limit 1)
       union all
       select (select s."Key" from "Order_Slot" s
         where ${isOf(tx, 'f')} and s."Key" > k.key and not s."Held" order by s."Key" limit 1)
-      from k where k.key is not null
+      from every k where k.key is not null
+    ), found as materialized (
+      select key from every where key is not null limit ${MANY_KEYS + 1}
+    ), size as (select count(*) > ${MANY_KEYS} as "isMany" from found), k as (
+      select key, false as "isMany" from found where not (select "isMany" from size)
+      union all
+      select key, true from (
+        select jsonb_object_keys(f.slots) union
+        select "Key" from (
+          select s."Key" from "Order_Slot" s
+          where s."Process" = f."Process" and not s."Held" and not jsonb_exists(f.slots, s."Key")
+          order by s."Priority" desc, s."DueAt", s."TransactionID", s."ReplayID"
+          limit least(f.free, ${MAX_GRANTS}) + ${MAX_REMOVED}) s) many (key)
+      where (select "isMany" from size)
+    ), sized as (
+      select k.*, ${slotsOfKey(tx, tx`k.key`)} as slots, f."limit" - ${slotsOfKey(tx, tx`k.key`)} as room,
+        greatest(1, ${MAX_GRANTS} / count(*) over ()) as most, ${spare}::int / count(*) over () as spare
+      from k
     )
-    select k.key, ${slotsOfKey(tx, tx`k.key`)} as slots, f."limit" - ${slotsOfKey(tx, tx`k.key`)} as room,
-      greatest(1, ${MAX_GRANTS} / count(*) over ()) as most, ${spare}::int / count(*) over () as spare
-    from k where k.key is not null
+    select *, "isMany" or most < least(f.free, room) as "isCut" from sized
   ) k cross join lateral (
     select * from "Order_Slot" s
     where s."Process" = f."Process" and s."Key" = k.key and not s."Held"
@@ -124,9 +147,9 @@ const fronts = (tx: Tx, spare = 0) => tx`
     limit case when k.room > 0 then least(f.free, k.room, k.most) + k.spare else 0 end) s
   where f.free > 0`
 /**
- * Ranks the candidates of each group by the order in which they get slots (`assigned` in run/slots.ts). If rows of a key
- * are left out, only the first rank is sure, and the ranks with the same priority and number of slots: the rows that are
- * left out follow behind these.
+ * Ranks the candidates of each group by the order in which they get slots (`assigned` in run/slots.ts). If rows or keys
+ * are left out, only the first rank is sure, and the ranks with the same priority and number of slots: what is left out
+ * follows behind these.
  */
 const ranked = (tx: Tx, candidates: postgres.Fragment, spare = 0) => tx`
   select l.*, row_number() over w as rank, not bool_or("isCut") over (partition by "Process", "group")
@@ -219,11 +242,6 @@ export async function parkRuns(
     returning w.n, h."Version" > w.version as "isNew", ${stateColumns(tx)}`
 }
 
-/**
- * One call reads as many waiting rows of a group as the group has free slots, and at most this many additional rows. The
- * additional rows are needed because the run of a row may no longer wait. Such a row is removed and gets no slot.
- */
-const MAX_REMOVED = 100
 /** The maximum number of groups whose slots one call assigns. */
 const MAX_GROUPS = 100
 
@@ -339,13 +357,14 @@ async function grant(
         as s("Process" text, "Key" text, "limit" bigint, total bigint)
     ), ${gone(tx, tx`true`)}, ${withFreeSlots(tx)}, first as materialized (
       select s."Process", s."group", s."limit", s.total, s.free, s."Key", s."TransactionID", s."ReplayID", s."Priority",
-        s."DueAt", s.slots, s."isCut", ${ofRun(tx, isParked(tx))} as waits
+        s."DueAt", s.slots, s."isCut", s."isSure" as "wasSure", ${ofRun(tx, isParked(tx))} as waits
       from (${ranked(tx, tx`(${fronts(tx, MAX_REMOVED)})`, MAX_REMOVED)}) s
       where rank <= least(free + ${MAX_REMOVED}, ${MAX_GRANTS})
     ), next as materialized (
-      select * from (${ranked(tx, tx`(select * from first where waits)`)}) c where rank <= free
+      select c.*, "isSure" and "wasSure" as "isFirst"
+      from (${ranked(tx, tx`(select * from first where waits)`)}) c where rank <= free
     ), chosen as (
-      select * from next where "isSure" order by rank limit ${MAX_GRANTS}
+      select * from next where "isFirst" order by rank limit ${MAX_GRANTS}
     ), removed as (
       delete from "Order_Slot" s using first r where not r.waits and ${isSameRun(tx, 's', 'r')}
       returning 1
@@ -360,7 +379,7 @@ async function grant(
       returning ${stateColumns(tx)}
     )
     select moved.*, rest."hasMore"
-    from (select exists (select from removed) or exists (select from next where not "isSure") as "hasMore") rest
+    from (select exists (select from removed) or exists (select from next where not "isFirst") as "hasMore") rest
       left join moved on true`
   const runs = rows.filter(({ Process }) => Process !== null)
   return {
