@@ -3,8 +3,9 @@
  * and how long a parent takes to go on after its last child. The step of a child does nothing, so that the rates are those
  * of the engines.
  *
- *   npm run bench -- children [--shapes 1x1000,100x100] [--rounds 5] [--finished 1000000] [--no-bullmq]
+ *   npm run bench -- children [--shapes 1x1000,100x100] [--rounds 5] [--finished 1000000] [--queued 100000] [--no-bullmq]
  *
+ * `--queued` measures nothing else than the memory of the coordinator while one parent queues that many children.
  * `--finished` first inserts that many completed children of other parents into the tables. BullMQ uses a Redis of its own
  * that makes each write durable before its reply, as PostgreSQL does (`appendfsync always`). The contenders take turns
  * within a round, and ratios compare results of the same round. Uses the PostgreSQL and RabbitMQ on this machine's
@@ -17,10 +18,11 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import setupBackends from '@integration-host/tests/backends'
-import { startSystem, type System } from '@integration-host/tests/system'
+import { type ServiceProcess, startSystem, type System } from '@integration-host/tests/system'
 import { Client } from 'pg'
 import type { Measured, Shape } from './children/bullmq-flows.ts'
 import { startPrivateRedis } from './support/private-redis.ts'
+import { residentMb } from './support/process-usage.ts'
 import { median, quantile } from './support/statistics.ts'
 
 const { values } = parseArgs({
@@ -29,6 +31,7 @@ const { values } = parseArgs({
     shapes: { type: 'string', default: '1x1000,100x100' },
     rounds: { type: 'string', default: '5' },
     finished: { type: 'string', default: '0' },
+    queued: { type: 'string', default: '0' },
     bullmq: { type: 'boolean', default: true },
   },
 })
@@ -61,7 +64,7 @@ await using opened = new AsyncDisposableStack()
 process.env['TEST_BACKENDS'] ??= 'local'
 opened.defer(await setupBackends())
 const system = opened.use(await startSystem([]))
-const coordinator = await startCoordinator(system)
+const { url: coordinator, pid } = await startCoordinator(system)
 const sql = new Client({ connectionString: system.databaseUrl })
 await sql.connect()
 opened.defer(() => sql.end())
@@ -72,6 +75,11 @@ const contenders: Readonly<Record<string, Contender>> = {
   ...(values.bullmq && { 'BullMQ flows': await startBullmq() }),
 }
 for (const [, run] of Object.entries(contenders)) await run({ parents: 10, children: 200 })
+if (Number(values.queued) > 0) {
+  await measureMemory(Number(values.queued))
+  await opened.disposeAsync()
+  process.exit()
+}
 if (Number(values.finished) > 0) await insertFinished(Number(values.finished))
 
 const names = Object.keys(contenders)
@@ -98,7 +106,7 @@ for (const shape of SHAPES) {
   console.table(Object.fromEntries(rows))
 }
 
-async function startCoordinator(of: System): Promise<string> {
+async function startCoordinator(of: System): Promise<ServiceProcess> {
   const folder = join(of.dataDir, 'processes')
   await mkdir(folder, { recursive: true })
   for (const [name, source] of Object.entries(PROCESSES))
@@ -106,9 +114,9 @@ async function startCoordinator(of: System): Promise<string> {
       join(folder, `${name}.ts`),
       `import { defineProcess } from 'integration-host'\n${source}\n`,
     )
-  const { url } = of.start('coordinator', { PROCESSES: folder, LOG_LEVEL: 'warn' })
+  const process = of.start('coordinator', { PROCESSES: folder, LOG_LEVEL: 'warn' })
   await of.ready('coordinator')
-  return url
+  return process
 }
 
 /** Queues runs, and waits until all runs of the coordinator have ended. Returns when this began, in epoch ms. */
@@ -136,6 +144,34 @@ async function queueAndWait(
       await delay(POLL_MS)
     }
   return startedAt
+}
+
+/** Queues the children of one parent while their process is paused, and prints the memory of the coordinator. */
+async function measureMemory(children: number): Promise<void> {
+  await system.call(`${coordinator}/processes/Line/pause`, { method: 'POST' })
+  const beforeMb = residentMb(pid)
+  const startedAt = Date.now()
+  await system.call(`${coordinator}/processes/Batch/transactions`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ TransactionID: 'memory', InitialData: children }),
+  })
+  const rows: Record<string, object> = {}
+  for (let stored = 0, next = 0; stored < children;) {
+    await delay(POLL_MS)
+    const { rows: found } = await sql.query<{ Stored: number }>(
+      `select "Stored" from "Order_Family" where "Process" = 'Batch' and "TransactionID" = 'memory'`,
+    )
+    stored = found[0]?.Stored ?? 0
+    if (stored < next) continue
+    const seconds = ((Date.now() - startedAt) / 1_000).toFixed(1)
+    rows[`${stored} children`] = { seconds, 'resident MB': residentMb(pid).toFixed(0) }
+    next = stored + children / 10
+  }
+  console.log(
+    `\nThe coordinator has ${beforeMb.toFixed(0)} MB resident before the parent is queued`,
+  )
+  console.table(rows)
 }
 
 async function plainRuns({ parents, children }: Shape): Promise<Measured> {
