@@ -49,9 +49,9 @@ function intakeOn(clock: Clock) {
     random: () => 0.5,
     intervalMs: 10,
   })
-  const handle = async () => {
+  const handle = async (received = message) => {
     await eventually(() => expect(consumer).toBeDefined())
-    return consumer?.handle(message)
+    return consumer?.handle(received)
   }
   return { intake, looks, dead, handle }
 }
@@ -80,4 +80,13 @@ it('a shutdown returns an event that is held back to its queue', async () => {
   await intake[Symbol.asyncDispose]()
   expect(await settled).toBe('requeue')
   expect(dead).toEqual([])
+})
+
+it('an event with the routing key of the messages that start runs is dead-lettered', async () => {
+  const { intake, looks, dead, handle } = intakeOn(systemClock)
+  const address = { ...message.address, routingKey: 'P' }
+  expect(await handle({ ...message, address })).toBe('ack')
+  expect(dead).toEqual([expect.stringMatching(/^misaddressed: /)])
+  expect(looks).toEqual([])
+  await intake[Symbol.asyncDispose]()
 })

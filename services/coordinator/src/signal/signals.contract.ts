@@ -22,6 +22,9 @@ const payBill = defineProcess('PayBill', { input: z.object({ amount: z.number() 
   .event('approved', { data: z.object({ approved: z.boolean() }) })
   .step('pay', (step) => step.complete(step.previous.data.approved ? step.item('draft').data : 0))
 
+/** An event that has more than 256 KB. */
+const TOO_LARGE = { Data: { approved: true, note: 'x'.repeat(262_144) } }
+
 /** A process whose time to wait is soon over. */
 const remind = defineProcess('Remind')
   .event('answer', { timeoutSeconds: 0.001, onTimeout: 'continue' })
@@ -133,6 +136,40 @@ export function signalsContract(kind: 'embedded' | 'real'): void {
       })
     })
 
+    /** Queues a run that does not start during the test. */
+    const queueLater = (host: Fixture, id: string) =>
+      host.call('/processes/PayBill/transactions', {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify({
+          TransactionID: id,
+          InitialData: { amount: 5 },
+          NotBefore: new Date(Date.now() + 3_600_000).toISOString(),
+        }),
+      })
+
+    it('of two events before the place, the second one is rejected and shown the first one', async () => {
+      const host = await start()
+      await queueLater(host, '1')
+      expect((await signal(host, '1', yes)).status).toBe(200)
+      const second = await signal(host, '1', { Data: { approved: false } })
+      expect(second.status).toBe(409)
+      expect(await second.json()).toMatchObject({
+        code: 'event_already_received',
+        Item: { Status: 'Received', Data: { approved: true } },
+      })
+    })
+
+    it('an event that is too large is rejected, and the run goes on waiting', async () => {
+      const host = await start()
+      await host.queue('1', { amount: 5 })
+      await host.reached('1', 'Waiting')
+      const response = await signal(host, '1', TOO_LARGE)
+      expect(response.status).toBe(413)
+      expect(await codeOf(Promise.resolve(response))).toBe('payload_too_large')
+      expect(await host.run('1')).toMatchObject({ Status: 'Waiting' })
+    })
+
     it('an event is rejected if it is unknown, if its data is not valid, and if the run is over', async () => {
       const host = await start()
       await host.queue('1', { amount: 5 })
@@ -209,11 +246,21 @@ export function signalsContract(kind: 'embedded' | 'real'): void {
       await send(host, { TransactionID: '1', Event: 'other' })
       await send(host, { TransactionID: '1', Event: 'approved', Data: 1 })
       await send(host, { Event: 'approved' })
+      await send(host, { TransactionID: '1', Event: 'approved', ...TOO_LARGE })
+      await queueLater(host, '2')
+      await signal(host, '2', yes)
+      await send(host, { TransactionID: '2', Event: 'approved', Data: { approved: false } })
+      await queueLater(host, '3')
+      await host.call('/processes/PayBill/transactions/3/cancel', { method: 'POST' })
+      await send(host, { TransactionID: '3', Event: 'approved', ...yes })
       await eventually(async () =>
         expect((await deadLetters(host)).toSorted()).toEqual([
+          'event_already_received',
           'event_not_found',
           expect.stringMatching(/^input_invalid: Data: /),
           expect.stringMatching(/^invalid_request: TransactionID: /),
+          expect.stringMatching(/^payload_too_large: /),
+          'transaction_not_active',
         ]),
       )
       expect(await host.run('1')).toMatchObject({ Status: 'Waiting' })
