@@ -1,12 +1,13 @@
 /**
  * Measures what runs cost that wait for events. Prints the coordinator's processor time for an event beside that for a
- * step that calls a target, and the processor time of a coordinator while many runs wait beside one without runs.
+ * step that calls a target, and the processor time of an idle coordinator before and after many runs wait.
  *
  *   npm run bench -- waits [--runs 10000] [--waiting 100000] [--seconds 60] [--source postgres|memory]
  *
  * The events are sent with 200 requests at once. The time of a step is the difference between runs of three steps and of
- * one step, divided by two, so that it contains neither the request that queues a run nor its end. Uses the PostgreSQL
- * and RabbitMQ on this machine's standard ports.
+ * one step, divided by two, so that it contains neither the request that queues a run nor its end. The time of an event
+ * contains the whole request; that of a request that reads and stores nothing is printed beside it, because an event
+ * cannot cost less. Uses the PostgreSQL and RabbitMQ on this machine's standard ports.
  */
 import { once } from 'node:events'
 import { mkdir, writeFile } from 'node:fs/promises'
@@ -34,6 +35,8 @@ const SECONDS = Number(values.seconds)
 const AT_ONCE = 200
 const QUEUED_AT_ONCE = 5_000
 const DEADLINE_MS = 600_000
+/** The time in which the coordinator finishes what it does after the last request, such as sweeps. */
+const SETTLE_MS = 20_000
 
 /** The processes: one with an event, and two whose steps call the target. */
 const sourceOf = (target: string): string => `import { defineProcess } from 'integration-host'
@@ -75,26 +78,30 @@ const pool = opened.adopt(new Pool(coordinator.url, { connections: AT_ONCE }), (
 )
 const headers = { Authorization: `Bearer ${system.serviceKey}`, 'Content-Type': 'application/json' }
 
-const idle = await idleMs()
 await measureEvents(500)
 await measureSteps('Three', 500)
 const event = await measureEvents(RUNS)
+const request = await measureRequests(RUNS, 'GET', () => '/health/live')
 const one = await measureSteps('One', RUNS)
 const three = await measureSteps('Three', RUNS)
 const step = (three - one) / 2
+const idle = await idleMs()
 await queue('Waits', WAITING)
-await delay(20_000) // the sweeps after the queueing
 const waiting = await idleMs()
+const percent = (ms: number): string => ((ms / SECONDS / 1_000) * 100).toFixed(2)
 console.table({
   'CPU ms of an event': event.toFixed(3),
+  'CPU ms of a request that does nothing': request.toFixed(3),
   'CPU ms of a step that calls a target': step.toFixed(3),
   'event / step': (event / step).toFixed(2),
-  'core without runs, %': ((idle / SECONDS / 1_000) * 100).toFixed(2),
-  [`core with ${WAITING} waiting runs, %`]: ((waiting / SECONDS / 1_000) * 100).toFixed(2),
+  'core without waiting runs, %': percent(idle),
+  [`core with ${WAITING} waiting runs, %`]: percent(waiting),
+  'difference, %': percent(waiting - idle),
 })
 
 /** Returns the processor time of the coordinator in a period without requests, in milliseconds. */
 async function idleMs(): Promise<number> {
+  await delay(SETTLE_MS)
   const before = processorMs(coordinator.pid)
   await delay(SECONDS * 1_000)
   return processorMs(coordinator.pid) - before
@@ -104,21 +111,26 @@ async function idleMs(): Promise<number> {
 async function measureEvents(count: number): Promise<number> {
   const ids = await queue('Waits', count)
   await delay(3_000)
+  const pathOf = (n: number) => `/processes/Waits/transactions/${ids[n]}/events/go`
+  return measureRequests(count, 'POST', pathOf, '{"Data":true}')
+}
+
+/** Returns the processor time of a request in milliseconds. */
+async function measureRequests(
+  count: number,
+  method: 'GET' | 'POST',
+  pathOf: (n: number) => string,
+  body: string | null = null,
+): Promise<number> {
   const before = processorMs(coordinator.pid)
-  const next = ids.values()
+  const next = Array.from({ length: count }, (_, n) => n).values()
   await Promise.all(
     Array.from({ length: AT_ONCE }, async () => {
-      for (const id of next) {
-        const path = `/processes/Waits/transactions/${id}/events/go`
-        const { statusCode, body } = await pool.request({
-          method: 'POST',
-          path,
-          headers,
-          body: '{"Data":true}',
-        })
-        const text = await body.text()
-        if (statusCode !== 200)
-          throw new Error(`the event was answered with ${statusCode}: ${text}`)
+      for (const n of next) {
+        const response = await pool.request({ method, path: pathOf(n), headers, body })
+        const text = await response.body.text()
+        if (response.statusCode !== 200)
+          throw new Error(`the request was answered with ${response.statusCode}: ${text}`)
       }
     }),
   )

@@ -1,4 +1,4 @@
-import { median, quantile } from '../support/statistics.ts'
+import { median, medianInterval, quantile } from '../support/statistics.ts'
 import type { Entry } from './entries.ts'
 import type { Measured } from './measure.ts'
 
@@ -85,7 +85,13 @@ function ratios(
   })
   const rates = pairs.map(({ result, other }) => result.perSecond / other.perSecond)
   const costs = pairs.map(({ result, other }) => cpuMs(result) / cpuMs(other))
-  return { rate: median(rates).toFixed(3), cpu: median(costs).toFixed(3) }
+  return { rate: withInterval(rates), cpu: withInterval(costs) }
+}
+
+/** Returns the median of ratios, with the interval that contains it with a probability of 95 %. */
+function withInterval(values: readonly number[]): string {
+  const [low, high] = medianInterval(values)
+  return `${median(values).toFixed(3)} (${low.toFixed(3)}–${high.toFixed(3)})`
 }
 
 /**
