@@ -3,7 +3,7 @@ import { createFamilyIndex, type FamilyIndex } from './family-index.ts'
 import { debounceKeyText } from '../../run/debounce.ts'
 import { keyText, type RunKey } from '../../run/run.ts'
 import { isOver } from '../../run/status.ts'
-import type { StoredRun } from '../../run/transitions.ts'
+import { isOverdue, type StoredRun } from '../../run/transitions.ts'
 
 export interface RunTable {
   /** The children by family. */
@@ -21,6 +21,8 @@ export interface RunTable {
   activeRunOf(process: string, transactionId: string): StoredRun | undefined
   /** Returns the unfinished runs. */
   active(): StoredRun[]
+  /** Returns the unfinished runs that the sweeper has to look at. */
+  overdue(now: number): StoredRun[]
   all(): StoredRun[]
   /**
    * Returns the newest run that was queued for a debounce key; `undefined` if this run has already had a transition.
@@ -59,10 +61,12 @@ export function createRunTable(): RunTable {
   /** The replay ids of each transaction. With them, the latest run of a transaction is found without a search. */
   const replays = new Map<string, number[]>()
   /**
-   * The keys of the unfinished runs. Polling reads only these runs, so it does not slow down as finished runs
+   * The unfinished runs by their key. Polling reads only these runs, so it does not slow down as finished runs
    * accumulate.
    */
-  const active = new Set<string>()
+  const active = new Map<string, StoredRun>()
+  /** No unfinished run is overdue before this time, so that a poll reads none while many runs wait. */
+  let soonestSweepAt = Infinity
   /** The groups of each process, by the key of the slot. */
   const slots = new Map<string, Map<string, MutableGroup>>()
 
@@ -143,8 +147,9 @@ export function createRunTable(): RunTable {
           ReplayID,
         ])
       runs.set(key, stored)
-      if (isOver(Status)) active.delete(key)
-      else active.add(key)
+      if (isOver(Status)) return void active.delete(key)
+      active.set(key, stored)
+      soonestSweepAt = Math.min(soonestSweepAt, stored.nextSweepAt)
     },
     remove({ header }) {
       const { Process, TransactionID, ReplayID } = header
@@ -174,7 +179,17 @@ export function createRunTable(): RunTable {
       )
       return running === undefined ? undefined : find(Process, TransactionID, running)
     },
-    active: () => [...active].map((key) => runs.get(key)).filter((stored) => stored !== undefined),
+    active: () => [...active.values()],
+    overdue(now) {
+      if (soonestSweepAt > now) return []
+      soonestSweepAt = Infinity
+      const found: StoredRun[] = []
+      for (const stored of active.values()) {
+        soonestSweepAt = Math.min(soonestSweepAt, stored.nextSweepAt)
+        if (isOverdue(stored, now)) found.push(stored)
+      }
+      return found
+    },
     all: () => [...runs.values()],
     debounced: (key) => runs.get(debounces.get(key) ?? ''),
     addAbsorbed({ Process, TransactionID, ReplayID }, ids) {

@@ -236,10 +236,9 @@ export async function createMemoryTransactionSource(
     async due(steps, limit) {
       const at = times()
       const picked = table
-        .active()
+        .overdue(at.now)
         .filter(
           (stored) =>
-            transitions.isOverdue(stored, at.now) &&
             !transitions.isLostAgain(stored) &&
             !isWaitingAtPlace(stored.header) &&
             steps.some((step) => transitions.isAtStep(stored.header, step)),
@@ -252,19 +251,19 @@ export async function createMemoryTransactionSource(
     },
 
     async recoverExpiredLeases(limit) {
+      const at = times()
       const recovered = table
-        .active()
-        .map((stored) => transitions.recovered(stored, times()))
+        .overdue(at.now)
+        .map((stored) => transitions.recovered(stored, at))
         .filter((stored) => stored !== null)
       return commitRuns(recovered.slice(0, limit))
     },
 
     async runsAtUnknownStep(processes, limit) {
       return table
-        .active()
+        .overdue(now())
         .filter(
           (stored) =>
-            transitions.isOverdue(stored, now()) &&
             stored.header.StepName !== '' &&
             processes.some(
               ({ name, steps }) =>
@@ -283,9 +282,10 @@ export async function createMemoryTransactionSource(
     },
 
     async failPastDeadline(limit, undone = []) {
+      const at = times()
       const failed = table
         .active()
-        .map((stored) => transitions.pastDeadline(stored, undone, times()))
+        .map((stored) => transitions.pastDeadline(stored, undone, at))
         .filter((stored) => stored !== null)
       return commitRuns(failed.slice(0, limit))
     },
@@ -355,12 +355,7 @@ export async function createMemoryTransactionSource(
       const at = times()
       const chosen =
         'limit' in which
-          ? table
-              .active()
-              .filter(
-                (run) =>
-                  isWaitingForEventOrChange(run.header) && transitions.isOverdue(run, at.now),
-              )
+          ? table.overdue(at.now).filter(({ header }) => isWaitingForEventOrChange(header))
           : [table.get(which)].filter((run) => run !== undefined)
       const settled = chosen
         .map((before) => ({ before, after: waitSettled(before, places, at) }))
