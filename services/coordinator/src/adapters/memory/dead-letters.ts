@@ -1,6 +1,25 @@
-import type { DeadLetterFilter, NewDeadLetter } from '../../run/dead-letter.ts'
+/** The dead letters of the memory source. They are rows, like those of the table `"Order_DeadLetter"`. */
+import { entryOf } from '../../run/action.ts'
+import {
+  type DeadLetter,
+  type DeadLetterStore,
+  MAX_CONTENT_BYTES,
+  namedBy,
+  type NewDeadLetter,
+} from '../../run/dead-letter.ts'
+import { INSTALLATION, keyOf, type RecordChange } from './records.ts'
+import type { MemoryStore } from './store.ts'
 
-/** A dead letter as it is stored in the files of the memory source. */
+/**
+ * The maximum number of dead letters that are kept. It bounds the memory and the snapshot: 500 dead letters of 64 KiB
+ * are 32 MB.
+ */
+const CAPACITY = 500
+const TABLE = 'Order_DeadLetter'
+/** The largest `ID` so far, even if the dead letter with this `ID` was removed. */
+const LAST_ID = { table: INSTALLATION, key: keyOf(['LastDeadLetterID']) }
+
+/** A dead letter as it is stored in the files. */
 export interface StoredDeadLetter extends Omit<NewDeadLetter, 'Content'> {
   readonly ID: number
   readonly At: string
@@ -8,68 +27,90 @@ export interface StoredDeadLetter extends Omit<NewDeadLetter, 'Content'> {
   readonly Content: string
 }
 
-/** The dead letters of the memory source. */
-export interface DeadLetterTable {
-  has(letter: Pick<NewDeadLetter, 'Process' | 'MessageID'>): boolean
-  /** Returns an `ID` that is larger than all earlier ids. */
-  nextId(): number
-  /** The largest `ID` so far, even if the dead letter with this `ID` was removed. */
-  readonly lastId: number
-  /** Adds dead letters. Also used to undo a removal. */
-  add(letters: readonly StoredDeadLetter[], lastId?: number): void
-  remove(ids: readonly number[]): void
-  get(process: string, id: number): StoredDeadLetter | undefined
-  /** Returns the dead letters with these ids. */
-  pick(ids: readonly number[]): readonly StoredDeadLetter[]
-  all(): readonly StoredDeadLetter[]
-  /** Returns the dead letters of a process, newest first. */
-  list(process: string, filter: Pick<DeadLetterFilter, 'before' | 'limit'>): StoredDeadLetter[]
-  counts(): ReadonlyMap<string, number>
-}
+const placeOf = ({ Process, MessageID }: Pick<NewDeadLetter, 'Process' | 'MessageID'>) => ({
+  table: TABLE,
+  key: keyOf([Process, MessageID]),
+})
+export const added = (letter: StoredDeadLetter): readonly RecordChange[] => [
+  { ...placeOf(letter), row: letter },
+  lastIdIs(letter.ID),
+]
+export const removed = (letter: StoredDeadLetter): RecordChange => ({
+  ...placeOf(letter),
+  row: null,
+})
+export const lastIdIs = (Value: number): RecordChange => ({
+  ...LAST_ID,
+  row: { Name: 'LastDeadLetterID', Value },
+})
+export const storedLetters = ({ records }: Pick<MemoryStore, 'records'>): StoredDeadLetter[] =>
+  [...records.values(TABLE)] as StoredDeadLetter[]
 
-export function createDeadLetterTable(): DeadLetterTable {
-  const letters = new Map<number, StoredDeadLetter>()
-  const messages = new Set<string>()
-  let lastId = 0
-  const keyOf = ({ Process, MessageID }: Pick<NewDeadLetter, 'Process' | 'MessageID'>): string =>
-    JSON.stringify([Process, MessageID])
+/** Returns the methods of the memory source that store, read and remove dead letters. */
+export function createMemoryDeadLetters(store: MemoryStore, now: () => number): DeadLetterStore {
+  const { table, log, records, commit } = store
+  const last = records.get(LAST_ID.table, LAST_ID.key) as { readonly Value: number } | undefined
+  // It also grows if a dead letter cannot be written, so that no `ID` is used a second time.
+  let lastId = last?.Value ?? 0
+
+  /** Returns a dead letter with the realm of its transaction and at most `contentBytes` of its content. */
+  const shown = (letter: StoredDeadLetter, contentBytes: number): DeadLetter => {
+    const { Process, TransactionID } = letter
+    const run = TransactionID === null ? undefined : table.find(Process, TransactionID, 0)
+    return {
+      ...letter,
+      Content: Buffer.from(letter.Content, 'base64').subarray(0, contentBytes),
+      isOfTransaction: run !== undefined,
+      Realm: run?.header.Realm ?? null,
+    }
+  }
+  /** Returns the dead letters of a process, the newest first. */
+  const lettersOf = (process: string): StoredDeadLetter[] =>
+    storedLetters(store)
+      .filter(({ Process }) => Process === process)
+      .toSorted((a, b) => b.ID - a.ID)
+  const find = (process: string, id: number): StoredDeadLetter | undefined =>
+    storedLetters(store).find(({ Process, ID }) => Process === process && ID === id)
+
   return {
-    has: (letter) => messages.has(keyOf(letter)),
-    nextId: () => (lastId += 1),
-    get lastId() {
-      return lastId
+    deadLetterCapacity: CAPACITY,
+    async addDeadLetter(letter) {
+      const { table: name, key } = placeOf(letter)
+      // The dead letter is stored in memory. The flush is needed because an earlier call may still be writing it to
+      // disk.
+      if (records.get(name, key) !== undefined) return store.flush()
+      lastId += 1
+      const Content = letter.Content.toString('base64')
+      const At = new Date(now()).toISOString()
+      await commit({ records: added({ ...letter, ID: lastId, At, Content }) })
     },
-    add(added, largest = 0) {
-      for (const letter of added) {
-        letters.set(letter.ID, letter)
-        messages.add(keyOf(letter))
-      }
-      lastId = Math.max(lastId, largest, ...added.map(({ ID }) => ID))
+    deadLetters: async (process, { contentBytes, before = Infinity, limit }) =>
+      lettersOf(process)
+        .filter(({ ID }) => ID < before)
+        .slice(0, limit)
+        .map((letter) => shown(letter, contentBytes)),
+    async deadLetter(process, id) {
+      const letter = find(process, id)
+      return letter === undefined ? null : shown(letter, MAX_CONTENT_BYTES)
     },
-    remove(ids) {
-      for (const id of ids) {
-        const letter = letters.get(id)
-        if (letter === undefined) continue
-        letters.delete(id)
-        messages.delete(keyOf(letter))
-      }
+    async deadLetterCounts() {
+      const byProcess = Map.groupBy(storedLetters(store), ({ Process }) => Process)
+      return new Map(Array.from(byProcess, ([process, letters]) => [process, letters.length]))
     },
-    get(process, id) {
-      const letter = letters.get(id)
-      return letter?.Process === process ? letter : undefined
+    async removeDeadLetter(process, id, kind, act) {
+      const letter = find(process, id)
+      if (letter === undefined) return false
+      const action = log.next(entryOf(kind, act, namedBy(shown(letter, 0)), { now: now() }))
+      await commit({ record: removed(letter), action })
+      return true
     },
-    pick: (ids) => ids.map((id) => letters.get(id)).filter((letter) => letter !== undefined),
-    all: () => [...letters.values()],
-    list: (process, { before = Infinity, limit }) =>
-      [...letters.values()]
-        .filter(({ Process, ID }) => Process === process && ID < before)
-        .toSorted((a, b) => b.ID - a.ID)
-        .slice(0, limit),
-    counts() {
-      const counts = new Map<string, number>()
-      for (const { Process } of letters.values())
-        counts.set(Process, (counts.get(Process) ?? 0) + 1)
-      return counts
+    async removeDeadLetters(process, act) {
+      const letters = lettersOf(process)
+      if (letters.length === 0) return 0
+      const what = { Process: process }
+      const action = log.next(entryOf('delete_dead_letters', act, what, { now: now() }))
+      await commit({ records: letters.map(removed), action })
+      return letters.length
     },
   }
 }

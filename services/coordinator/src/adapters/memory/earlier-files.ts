@@ -6,6 +6,7 @@ import { COUNTED } from '../../run/retention.ts'
 import type { Operation } from '../../bulk/bulk-operation.ts'
 import { OPERATIONS } from '../../bulk/bulk-operation-store.ts'
 import { type ScheduleRow, SCHEDULES, type StoredSchedule } from '../../schedule/schedule-store.ts'
+import { added, lastIdIs, removed, type StoredDeadLetter, storedLetters } from './dead-letters.ts'
 import { INSTALLATION, keyOf, type RecordChange, type RecordTables } from './records.ts'
 
 interface EarlierSchedule extends Omit<StoredSchedule, 'lagMs'> {
@@ -26,6 +27,11 @@ export interface EarlierMembers {
   /** Only the first entry of an operation contains its request. */
   readonly operation?: Omit<Operation, 'Request'> & Partial<Pick<Operation, 'Request'>>
   readonly forgottenOperation?: string
+  readonly deadLetters?: readonly StoredDeadLetter[]
+  readonly lastDeadLetterId?: number
+  readonly deadLetter?: StoredDeadLetter
+  /** Their ids. */
+  readonly removedDeadLetters?: readonly number[]
   /** Epoch ms. */
   readonly deliveredAt?: number | null
   readonly retention?: {
@@ -39,6 +45,8 @@ export function changesOf(earlier: EarlierMembers, records: RecordTables): reado
   const { paused, deliveredAt, removedCursor, retention, operation, forgottenOperation } = earlier
   const operations = [...(earlier.operations ?? []), ...(operation ? [operation] : [])]
   const schedules = [...(earlier.schedules ?? []), ...(earlier.schedule ? [earlier.schedule] : [])]
+  const { deadLetters = [], deadLetter, lastDeadLetterId, removedDeadLetters = [] } = earlier
+  const letters = [...deadLetters, ...(deadLetter ? [deadLetter] : [])]
   const cursors = [...(earlier.cursors ?? []), ...(earlier.cursor ? [earlier.cursor] : [])]
   return [
     ...(paused === undefined ? [] : pauseChanges(paused, records)),
@@ -55,6 +63,13 @@ export function changesOf(earlier: EarlierMembers, records: RecordTables): reado
       ? []
       : [installed(DELIVERY.prefix ?? '', new Date(deliveredAt).toISOString())]),
     ...(retention === undefined ? [] : retentionChanges(retention)),
+    ...letters.flatMap(added),
+    ...(lastDeadLetterId === undefined ? [] : [lastIdIs(lastDeadLetterId)]),
+    ...(removedDeadLetters.length === 0
+      ? []
+      : storedLetters({ records })
+          .filter(({ ID }) => removedDeadLetters.includes(ID))
+          .map(removed)),
   ]
 }
 

@@ -14,11 +14,6 @@ import type { Run, RunKey } from '../../run/run.ts'
 import * as transitions from '../../run/transitions.ts'
 import type { StoredRun } from '../../run/transitions.ts'
 import { type ActionLog, createActionLog } from './action-log.ts'
-import {
-  createDeadLetterTable,
-  type DeadLetterTable,
-  type StoredDeadLetter,
-} from './dead-letters.ts'
 import { turnsAfter } from './families.ts'
 import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
 import { type Absorbed, createRunTable, type RunTable } from './run-table.ts'
@@ -39,9 +34,6 @@ interface State extends EarlierMembers {
   readonly actions?: readonly Action[]
   /** Missing in a snapshot that was written before webhooks existed. */
   readonly webhooks?: readonly StoredWebhook[]
-  /** Missing in a snapshot that was written before the table of dead letters existed. */
-  readonly deadLetters?: readonly StoredDeadLetter[]
-  readonly lastDeadLetterId?: number
   /** Missing in a snapshot that was written before debounced transactions existed. */
   readonly absorbed?: readonly Absorbed[]
   /** The rows of the tables of `Records`. */
@@ -72,8 +64,6 @@ export type Entry = {
   | { readonly forgotten: RunKey }
   | { readonly webhooks: readonly StoredWebhook[] }
   | { readonly delivered: string }
-  | { readonly deadLetter: StoredDeadLetter }
-  | { readonly removedDeadLetters: readonly number[] }
   | { readonly record: RecordChange }
   | { readonly records: readonly RecordChange[] }
 )
@@ -109,7 +99,6 @@ export interface MemoryStore extends AsyncDisposable {
   readonly table: RunTable
   readonly log: ActionLog
   readonly webhooks: WebhookQueue
-  readonly deadLetters: DeadLetterTable
   readonly records: RecordTables
   /**
    * Applies the changes and resolves when they are durable.
@@ -140,7 +129,6 @@ export async function openMemoryStore(
   const table = createRunTable()
   const log = createActionLog()
   const webhooks = createWebhookQueue(table)
-  const deadLetters = createDeadLetterTable()
   const records = createRecordTables()
   /** The functions that undo the changes that are not flushed yet, one for each change, oldest first. */
   let undo: (() => void)[] = []
@@ -159,8 +147,6 @@ export async function openMemoryStore(
     }
     if ('webhooks' in entry) webhooks.add(entry.webhooks ?? [])
     if ('delivered' in entry) webhooks.remove(entry.delivered)
-    if ('deadLetter' in entry) deadLetters.add([entry.deadLetter])
-    if ('removedDeadLetters' in entry) deadLetters.remove(entry.removedDeadLetters)
     if (entry.action !== undefined) log.add(entry.action)
     return [...(entry.record === undefined ? [] : [entry.record]), ...(entry.records ?? [])].map(
       (change) => records.apply(change),
@@ -181,10 +167,6 @@ export async function openMemoryStore(
       for (const { run, ids } of (loaded.state as State).absorbed ?? []) table.addAbsorbed(run, ids)
       for (const action of (loaded.state as State).actions ?? []) log.add(action)
       webhooks.add((loaded.state as State).webhooks ?? [])
-      deadLetters.add(
-        (loaded.state as State).deadLetters ?? [],
-        (loaded.state as State).lastDeadLetterId,
-      )
       applyEarlier(loaded.state as State)
       for (const record of (loaded.state as State).records ?? []) records.apply(record)
     }
@@ -209,8 +191,6 @@ export async function openMemoryStore(
           runs: table.all(),
           actions: log.all(),
           webhooks: webhooks.all(),
-          deadLetters: deadLetters.all(),
-          lastDeadLetterId: deadLetters.lastId,
           records: records.all(),
           absorbed: table.allAbsorbed(),
         }),
@@ -260,8 +240,6 @@ export async function openMemoryStore(
     const absorbedBefore = 'forgotten' in entry ? table.absorbedBy(entry.forgotten) : []
     const added = 'webhooks' in entry ? (entry.webhooks ?? []) : []
     const removed = 'delivered' in entry ? webhooks.get(entry.delivered) : undefined
-    const removedLetters =
-      'removedDeadLetters' in entry ? deadLetters.pick(entry.removedDeadLetters) : []
     const recordsBefore = apply(entry)
     return () => {
       if (entry.action !== undefined) log.remove(entry.action)
@@ -271,8 +249,6 @@ export async function openMemoryStore(
       if (key !== null) table.addAbsorbed(key, absorbedBefore)
       for (const { TransactionID } of added) webhooks.remove(TransactionID)
       if (removed !== undefined) webhooks.restore(removed)
-      if ('deadLetter' in entry) deadLetters.remove([entry.deadLetter.ID])
-      deadLetters.add(removedLetters)
       for (const record of recordsBefore.toReversed()) records.apply(record)
     }
   }
@@ -286,7 +262,6 @@ export async function openMemoryStore(
     table,
     log,
     webhooks,
-    deadLetters,
     records,
     commit,
     async flush() {

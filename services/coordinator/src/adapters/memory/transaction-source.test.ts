@@ -10,6 +10,7 @@ import {
 } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { crc32 } from 'node:zlib'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -222,6 +223,34 @@ describe('the files of the in-memory transaction source', () => {
       expect(added?.ID).toBeGreaterThan(3)
       await again.removeDeadLetter(process.name, added?.ID ?? 0, 'delete_dead_letter', anAct)
       await again[Symbol.asyncDispose]()
+    }
+  })
+
+  it('the dead letters in the files of an earlier version keep their ids, and no removed id is used again', async () => {
+    const letter = (ID: number) => ({
+      ...{ ID, Process: process.name, MessageID: `m/${ID}`, Reason: 'malformed', At: '2026-11-01' },
+      ...{ TransactionID: null, ReplayID: null, StepName: null, Content: 'AP8=', ContentBytes: 2 },
+    })
+    const state = { runs: [], deadLetters: [1, 2, 3].map(letter), lastDeadLetterId: 7 }
+    const format = 'integration-host transactions 1'
+    await writeFile(snapshot, JSON.stringify({ format, n: 1, state }))
+    const entries = [{ deadLetter: letter(8) }, { deadLetter: letter(9) }]
+    const lines = [...entries, { removedDeadLetters: [2, 9] }].map((entry, at) => {
+      const text = JSON.stringify({ n: at + 2, entry })
+      return `${crc32(text).toString(16).padStart(8, '0')} ${text}\n`
+    })
+    await writeFile(journal, lines.join(''))
+    for (const expected of [
+      [8, 3, 1],
+      [10, 8, 3, 1],
+    ]) {
+      const source = await createMemoryTransactionSource(folder)
+      const found = await source.deadLetters(process.name, { limit: 10, contentBytes: 2 })
+      expect(found.map(({ ID }) => ID)).toEqual(expected)
+      expect(found.at(-1)?.Content).toEqual(Buffer.from([0, 0xff]))
+      await source.addDeadLetter({ ...letter(8), Content: Buffer.from([1]) }) // it is stored already
+      await source.addDeadLetter({ ...letter(10), Content: Buffer.from([1]) })
+      await source[Symbol.asyncDispose]()
     }
   })
 
