@@ -2,8 +2,6 @@
  * Starts the periodic tasks: those that continue overdue runs, and those that remove or re-encrypt
  * old data.
  */
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Clock } from '@integration-host/shared/process/clock'
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import type { EmbeddedConfig } from './config.ts'
 import type { CoordinatorMetrics } from './metrics.ts'
@@ -25,12 +23,13 @@ import { startRetention } from './retention/purge.ts'
 import type { RemoveFilesOfRuns } from './worker/run-files.ts'
 import type { Lanes } from './worker/lanes.ts'
 import type { StepQueue } from './worker/step-queue.ts'
+import type { Periodic } from './worker/polling.ts'
 import type { StoreRetry } from './worker/store-retry.ts'
 import { startSweeper } from './worker/sweeper.ts'
 import type { TransitionPublisher } from './worker/transition-publisher.ts'
 import type { Worker } from './worker/worker.ts'
 
-export interface HousekeepingDeps {
+export interface HousekeepingDeps extends Periodic {
   readonly config: EmbeddedConfig
   readonly source: TransactionSource
   readonly pauses: Pick<PauseStore, 'paused'>
@@ -52,11 +51,6 @@ export interface HousekeepingDeps {
   readonly metrics: CoordinatorMetrics
   readonly retryStore: StoreRetry
   readonly owner: string
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: () => number
-  /** `LOCAL_PULL_SECONDS`, in milliseconds. */
-  readonly intervalMs: number
 }
 
 export function startHousekeeping(deps: HousekeepingDeps): AsyncDisposable {

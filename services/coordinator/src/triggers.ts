@@ -7,10 +7,8 @@ import { changesQueue } from '@integration-host/shared/contracts/provider-event'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { hasCode } from '@integration-host/shared/errors'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
-import type { Logger } from '@integration-host/shared/observability/logger'
 import { tracing } from '@integration-host/shared/observability/telemetry'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
-import type { Clock } from '@integration-host/shared/process/clock'
 import type { ChangeCursors } from './change-feed/change-cursors.ts'
 import type { Subscriptions } from './change/subscriptions.ts'
 import { createChangeQueue } from './change/change-queue.ts'
@@ -44,6 +42,7 @@ import { startScheduler } from './schedule/scheduler.ts'
 import { signalKey } from '@integration-host/shared/contracts/start-message'
 import { startSignalIntake } from './signal/signal-intake.ts'
 import { startStartIntake } from './start/start-intake.ts'
+import type { Periodic } from './worker/polling.ts'
 import type { StoreRetry } from './worker/store-retry.ts'
 import type { TransitionPublisher } from './worker/transition-publisher.ts'
 
@@ -70,7 +69,7 @@ export function needsLooks(processes: ReadonlyMap<string, ProcessDefinition>): b
   return [...processes.values()].some(hasChanges)
 }
 
-export interface TriggersDeps {
+export interface TriggersDeps extends Periodic {
   readonly source: TransactionSource
   readonly pauses: Pick<PauseStore, 'paused'>
   readonly cursors: ChangeCursors
@@ -86,11 +85,6 @@ export interface TriggersDeps {
   readonly metrics: CoordinatorMetrics
   readonly retryStore: StoreRetry
   readonly owner: string
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: () => number
-  /** `LOCAL_PULL_SECONDS`, in milliseconds. */
-  readonly intervalMs: number
   /** `REMOTE_PULL_SECONDS`, in milliseconds. */
   readonly remotePullMs: number
 }
