@@ -127,7 +127,7 @@ it(
     const random = seededRandom()
     let cuts = 0
     for (let round = 0; round < ROUNDS; round += 1) {
-      const relay = await startRelay(broker.url, 5672)
+      await using relay = await startRelay(broker.url, 5672)
       const survivor = startAnother({ AMQP_URL: relay.url })
       for (const moment of ['before a store', 'at random'] as const) {
         const prefix = `r${round}-${moment}-`
@@ -159,7 +159,6 @@ it(
         await expectOnce(prefix, ids)
       }
       await survivor.stop('SIGKILL')
-      await relay[Symbol.asyncDispose]()
     }
     await annotate(
       `${2 * ROUNDS} times ${LETTERS} dead letters; each time a coordinator was killed, and ${cuts} times the connection of the other one too: each dead letter is stored once`,

@@ -233,12 +233,11 @@ describe('a mistake in a test that uses a test host', () => {
       await released.promise
       return step.complete()
     })
-    const host = await startTestHost({ processes: stuck, realTimeLimitMs: 50 })
+    await using host = await startTestHost({ processes: stuck, realTimeLimitMs: 50 })
     await expect(host.run(stuck, 's-1')).rejects.toThrow(
       /^Stuck\.one did not end\. The clock of the test does not move timers of your own code/,
     )
     released.resolve()
-    await host[Symbol.asyncDispose]()
   })
 })
 

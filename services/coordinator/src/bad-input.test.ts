@@ -355,8 +355,8 @@ describe('changing a process that has active runs', () => {
   const version = (step: Step) => step.complete(step.version)
 
   it('a run fails with step_unknown if its step was removed from the process, and can be resumed after the step was added again', async () => {
-    const source = await opened.backends().openSource({ sweepMs: 50 })
-    const bus = await opened.backends().openBus()
+    await using source = await opened.backends().openSource({ sweepMs: 50 })
+    await using bus = await opened.backends().openBus()
     const twoSteps = changed({ one, two: () => Promise.reject(new Error('not yet')) }, 1)
     const before = await start({ source, bus, processes: twoSteps })
     await before.queue('1')
@@ -382,8 +382,6 @@ describe('changing a process that has active runs', () => {
     expect(run.Items).toMatchObject([{ StepName: 'one' }, { StepName: 'two', Data: '1' }])
     await again[Symbol.asyncDispose]()
     host = undefined
-    await bus[Symbol.asyncDispose]()
-    await source[Symbol.asyncDispose]()
   })
 
   it('after the steps of a process were reordered, a run executes each of its unfinished steps once', async () => {

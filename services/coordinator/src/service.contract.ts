@@ -604,7 +604,7 @@ export function coordinatorContract(
 
     describe('a coordinator after the death of a worker or the loss of a message', () => {
       it('the run of a dead worker is recovered when the lease of that worker expires', async () => {
-        const source = await backends.openSource({ leaseMs: 1_000, sweepMs: 100 })
+        await using source = await backends.openSource({ leaseMs: 1_000, sweepMs: 100 })
         const id = fresh()
         const outline = { name: 'OrderProcess', steps: ['order'] as [string, ...string[]] }
         await source.queue(outline, [{ TransactionID: id, InitialData: id }])
@@ -620,7 +620,6 @@ export function coordinatorContract(
         ])
         await host[Symbol.asyncDispose]()
         fixture = undefined
-        await source[Symbol.asyncDispose]()
       })
 
       it('a step message that was lost before it reached the broker is published again by the sweeper', async () => {
@@ -690,8 +689,8 @@ export function coordinatorContract(
       })
 
       it('a coordinator that shuts down finishes the call in flight, and the next coordinator continues the run', async () => {
-        const source = await backends.openSource()
-        const bus = await backends.openBus()
+        await using source = await backends.openSource()
+        await using bus = await backends.openBus()
         await bus.ready(AbortSignal.timeout(60_000))
         const first = await start({ source, bus })
         const release = Promise.withResolvers<void>()
@@ -709,8 +708,6 @@ export function coordinatorContract(
         expect(made).toEqual(['/order', '/report'])
         await second[Symbol.asyncDispose]()
         fixture = undefined
-        await bus[Symbol.asyncDispose]()
-        await source[Symbol.asyncDispose]()
       })
 
       it('/integrity reports no violation after workers have died and messages were lost', async () => {

@@ -80,8 +80,8 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
   })
 
   it('the RabbitMQ bus continues to publish and consume after its connection was cut', async () => {
-    const line = await startRelay(url, 5672)
-    const bus = await open(line.url)
+    await using line = await startRelay(url, 5672)
+    await using bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare(topology)
     const ids: string[] = []
@@ -93,13 +93,11 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     line.cut()
     await eventually(() => bus.publish({ ...message, messageId: '2' }))
     await eventually(() => expect(ids).toContain('2'))
-    await bus[Symbol.asyncDispose]()
-    await line[Symbol.asyncDispose]()
   })
 
   it('the RabbitMQ bus reconnects if the connection breaks repeatedly, even during a reconnect', async () => {
     await using line = await startRelay(url, 5672)
-    const bus = await open(line.url)
+    await using bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare(topology)
     // The delays cut the connection in different phases: during the handshake, during the declarations, and while
@@ -109,7 +107,6 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
       await delay(100 + afterMs)
     }
     await eventually(() => bus.publish(message))
-    await bus[Symbol.asyncDispose]()
   })
 
   it('the RabbitMQ bus keeps its connection if the broker rejects or cancels a consumer that has the callback onRejected', async () => {
@@ -146,7 +143,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
 
   it('the RabbitMQ bus reconnects if the broker closes the connection immediately after establishing it', async () => {
     await using line = await startRelay(url, 5672)
-    const bus = await open(line.url)
+    await using bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare(topology)
     const ids: string[] = []
@@ -166,7 +163,6 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await eventually(() => bus.publish(message))
     await eventually(() => expect(ids).toContain(message.messageId))
     await consumer.cancel()
-    await bus[Symbol.asyncDispose]()
   })
 
   it.each([
@@ -195,7 +191,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
 
   it('the RabbitMQ bus reconnects immediately even if the broker has not noticed that the connection ended', async () => {
     await using line = await startRelay(url, 5672)
-    const bus = await open(line.url)
+    await using bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare({
       exchanges: [{ name: 'news', type: 'fanout' }],
@@ -219,43 +215,38 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await hears('before')
     line.cut('half')
     await hears('after')
-    await bus[Symbol.asyncDispose]()
   })
 
   it('if the RabbitMQ connection is cut, all requests in flight for the depth of a queue settle', async () => {
     await using line = await startRelay(url, 5672)
-    const bus = await open(line.url)
+    await using bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare(topology)
     const asked = Array.from({ length: 100 }, () => bus.depth('orders'))
     await asked[0]
     line.cut()
     await expect(Promise.all(asked)).resolves.toHaveLength(100)
-    await bus[Symbol.asyncDispose]()
   })
 
   it('cancelling a RabbitMQ consumer completes even if the connection is unresponsive', async () => {
     await using line = await startRelay(url, 5672)
-    const bus = await open(line.url)
+    await using bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare(topology)
     const consumer = bus.consume('orders', { prefetch: 1, tag: 'test' }, async () => 'ack')
     await eventually(async () => expect(await bus.depth('orders')).toMatchObject({ consumers: 1 }))
     line.stall()
     await consumer.cancel()
-    await bus[Symbol.asyncDispose]()
   })
 
   it('a publish to RabbitMQ fails if no publisher confirm arrives before the deadline', async () => {
-    const line = await startRelay(url, 5672)
-    const bus = await open(line.url, 300)
+    await using line = await startRelay(url, 5672)
+    await using bus = await open(line.url, 300)
     await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare(topology)
     line.stall()
     await expect(bus.publish(message)).rejects.toMatchObject({ code: 'broker_unavailable' })
     line.cut()
-    await bus[Symbol.asyncDispose]()
-    await line[Symbol.asyncDispose]()
   })
 
   it('publishing to RabbitMQ fails immediately while the broker is unavailable, and the bus reports the broker as down', async () => {

@@ -96,9 +96,8 @@ describe('the in-memory transaction source under kills and disk faults', () => {
     await source[Symbol.asyncDispose]()
     await rmdir(snapshot)
     await rename(`${snapshot}.kept`, snapshot)
-    const again = await createMemoryTransactionSource(folder)
+    await using again = await createMemoryTransactionSource(folder)
     expect((await again.search(aSearch(outline.name))).runs).toHaveLength(10)
-    await again[Symbol.asyncDispose]()
   })
 
   it('if the in-memory transaction source cannot be opened, it closes its files', async () => {
@@ -143,9 +142,8 @@ async function killRepeatedly(worker: number, kills: number) {
       versions.set(id, Number(version))
       acknowledged += 1
     }
-    const source = await createMemoryTransactionSource(own)
+    await using source = await createMemoryTransactionSource(own)
     ahead += await expectKept(source, versions)
-    await source[Symbol.asyncDispose]()
   }
   return { acknowledged, ahead }
 }
@@ -200,11 +198,10 @@ function startWorker(dataDir: string, round: number): ChildProcess {
       }
     }
     for (;;) {
-      const source = await createMemoryTransactionSource(${JSON.stringify(dataDir)})
+      await using source = await createMemoryTransactionSource(${JSON.stringify(dataDir)})
       writeSync(1, 'open\\n')
       const worker = async () => { for (let runs = 0; runs < 4; runs++) await work(source) }
       await Promise.all(Array.from({ length: 5 }, worker))
-      await source[Symbol.asyncDispose]()
     }`
   return spawn(process.execPath, ['--input-type=module', '-e', script], {
     // The child processes use Node's compile cache, because otherwise they would spend most of their short lives
@@ -312,9 +309,8 @@ async function workOn(own: string, faults: readonly Fault[]) {
   }
   for (let round = 0; round < 4; round += 1) {
     await Promise.all(Array.from({ length: 5 }, (_, n) => run(`${'long-'.repeat(n)}${round}-${n}`)))
-    const cut = await createMemoryTransactionSource(await powerCut(own))
+    await using cut = await createMemoryTransactionSource(await powerCut(own))
     await expectKept(cut, new Map(versions))
-    await cut[Symbol.asyncDispose]()
   }
   await source[Symbol.asyncDispose]()
   const again = await createMemoryTransactionSource(own)

@@ -127,7 +127,7 @@ describe('the files of the in-memory transaction source', () => {
       await source.queue(outline, [debounced('c')])
       if (file === 'the snapshot') await source.compact() // writes the snapshot
       await source[Symbol.asyncDispose]()
-      const reopened = await createMemoryTransactionSource(folder)
+      await using reopened = await createMemoryTransactionSource(folder)
       const results = await reopened.queue(outline, ['a', 'b', 'c', 'd'].map(debounced))
       expect(results.map(({ outcome, run }) => [outcome, run.TransactionID, run.Absorbed])).toEqual(
         [
@@ -137,7 +137,6 @@ describe('the files of the in-memory transaction source', () => {
           ['absorbed', 'a', 3],
         ],
       )
-      await reopened[Symbol.asyncDispose]()
     },
   )
 
@@ -154,10 +153,9 @@ describe('the files of the in-memory transaction source', () => {
     await source.compact()
     expect(await files()).not.toContain('personal data')
     await source[Symbol.asyncDispose]()
-    const reopened = await createMemoryTransactionSource(folder)
+    await using reopened = await createMemoryTransactionSource(folder)
     const found = await reopened.get(outline.name, '1', null)
     expect(found?.run).toMatchObject({ Status: 'Cancelled', InitialData: null })
-    await reopened[Symbol.asyncDispose]()
   })
 
   it('after a restart, the undelivered webhooks are restored in order from the journal and the snapshot', async () => {
@@ -181,15 +179,13 @@ describe('the files of the in-memory transaction source', () => {
     await first.startWebhooks(10)
     await first[Symbol.asyncDispose]()
     for (const reads of ['the journal', 'the snapshot']) {
-      const again = await createMemoryTransactionSource(folder)
+      await using again = await createMemoryTransactionSource(folder)
       expect(await again.webhookBacklog(), reads).toMatchObject([{ receiver: 'one', waiting: 2 }])
       expect((await again.get('Webhook', '2', null))?.run.Status).toBe('Queued')
-      await again[Symbol.asyncDispose]()
     }
-    const last = await createMemoryTransactionSource(folder)
+    await using last = await createMemoryTransactionSource(folder)
     await last.cancel('Webhook', '2', null, anAct)
     expect((await last.startWebhooks(10)).runs).toMatchObject([{ TransactionID: 'failed x' }])
-    await last[Symbol.asyncDispose]()
   })
 
   it('after a restart, the dead letters and their ids are restored from the journal and the snapshot', async () => {
@@ -211,7 +207,7 @@ describe('the files of the in-memory transaction source', () => {
     await copyFile(journal, join(other, 'ITSourceMemory.journal'))
     await first[Symbol.asyncDispose]()
     for (const at of [other, folder, folder]) {
-      const again = await createMemoryTransactionSource(at)
+      await using again = await createMemoryTransactionSource(at)
       const page = { limit: 10, contentBytes: 10 }
       expect(await again.deadLetters(process.name, page)).toMatchObject([
         { ID: 2, MessageID: 'b', Content: Buffer.from([0, 0xff]) },
@@ -222,14 +218,18 @@ describe('the files of the in-memory transaction source', () => {
       const [added] = await again.deadLetters(process.name, page)
       expect(added?.ID).toBeGreaterThan(3)
       await again.removeDeadLetter(process.name, added?.ID ?? 0, 'delete_dead_letter', anAct)
-      await again[Symbol.asyncDispose]()
     }
   })
 
   it('the dead letters in the files of an earlier version keep their ids, and no removed id is used again', async () => {
+    const noRun = { TransactionID: null, ReplayID: null, StepName: null }
+    const content = { Content: 'AP8=', ContentBytes: 2, Reason: 'malformed', At: '2026-11-01' }
     const letter = (ID: number) => ({
-      ...{ ID, Process: process.name, MessageID: `m/${ID}`, Reason: 'malformed', At: '2026-11-01' },
-      ...{ TransactionID: null, ReplayID: null, StepName: null, Content: 'AP8=', ContentBytes: 2 },
+      ID,
+      Process: process.name,
+      MessageID: `m/${ID}`,
+      ...noRun,
+      ...content,
     })
     const state = { runs: [], deadLetters: [1, 2, 3].map(letter), lastDeadLetterId: 7 }
     const format = 'integration-host transactions 1'
@@ -244,19 +244,18 @@ describe('the files of the in-memory transaction source', () => {
       [8, 3, 1],
       [10, 8, 3, 1],
     ]) {
-      const source = await createMemoryTransactionSource(folder)
+      await using source = await createMemoryTransactionSource(folder)
       const found = await source.deadLetters(process.name, { limit: 10, contentBytes: 2 })
       expect(found.map(({ ID }) => ID)).toEqual(expected)
       expect(found.at(-1)?.Content).toEqual(Buffer.from([0, 0xff]))
       await source.addDeadLetter({ ...letter(8), Content: Buffer.from([1]) }) // it is stored already
       await source.addDeadLetter({ ...letter(10), Content: Buffer.from([1]) })
-      await source[Symbol.asyncDispose]()
     }
   })
 
   it('if the disk is full, adding or removing a dead letter fails and changes nothing', async () => {
     let isFull = false
-    const source = await createMemoryTransactionSource(folder, {
+    await using source = await createMemoryTransactionSource(folder, {
       openFile: async (path) => {
         const file = await openFile(path, 'a+')
         return {
@@ -295,13 +294,11 @@ describe('the files of the in-memory transaction source', () => {
     expect(await ids()).toEqual(['a'])
     await source.addDeadLetter({ ...letter, MessageID: 'b' })
     expect(await ids()).toEqual(['b', 'a'])
-    await source[Symbol.asyncDispose]()
   })
 
   const fill = async (ids: readonly string[]): Promise<void> => {
-    const source = await createMemoryTransactionSource(folder)
+    await using source = await createMemoryTransactionSource(folder)
     for (const id of ids) await source.queue(outline, [{ TransactionID: id, InitialData: id }])
-    await source[Symbol.asyncDispose]()
   }
   const ids = async (): Promise<string[]> => {
     const source = await createMemoryTransactionSource(folder)
@@ -324,11 +321,10 @@ describe('the files of the in-memory transaction source', () => {
     const claimed = { ...run, version: 0, step, isFirst: true, owner: 'dead' }
     expect((await source.claim(claimed)).kind).toBe('claimed')
     await source[Symbol.asyncDispose]()
-    const reopened = await createMemoryTransactionSource(folder)
+    await using reopened = await createMemoryTransactionSource(folder)
     expect((await reopened.audit([process.name])).violations).toMatchObject({ stuck: 0 })
     const due = { process: outline.name, step, isFirst: true, version: null, deadlineMs: null }
     expect(await reopened.due([due], 10)).toHaveLength(1)
-    await reopened[Symbol.asyncDispose]()
   })
 
   it('the in-memory transaction source restores the action log from its journal and its snapshot, and uses no id twice', async () => {
@@ -356,12 +352,11 @@ describe('the files of the in-memory transaction source', () => {
     await fromSnapshot[Symbol.asyncDispose]()
     await rm(snapshot)
     writeFileSync(journal, log)
-    const fromJournal = await createMemoryTransactionSource(folder)
+    await using fromJournal = await createMemoryTransactionSource(folder)
     expect(await fromJournal.actions({ limit: 10 })).toEqual(written)
     expect([...(await createPauseStore(fromJournal).paused()).keys()]).toEqual([process.name])
     await createPauseStore(fromJournal).setPaused(process.name, false, anAct)
     expect((await fromJournal.actions({ limit: 10 })).map(({ ID }) => ID)).toEqual([5, 4, 3, 2, 1])
-    await fromJournal[Symbol.asyncDispose]()
   })
 
   it('the in-memory transaction source opens a snapshot of a version that had no action log', async () => {
@@ -369,9 +364,8 @@ describe('the files of the in-memory transaction source', () => {
     const { state, ...file } = JSON.parse(await readFile(snapshot, 'utf8'))
     delete state.actions
     await writeFile(snapshot, JSON.stringify({ ...file, state }))
-    const source = await createMemoryTransactionSource(folder)
+    await using source = await createMemoryTransactionSource(folder)
     expect(await source.actions({ limit: 10 })).toEqual([])
-    await source[Symbol.asyncDispose]()
   })
 
   it('the in-memory transaction source opens a snapshot of a version whose runs had no tags and were never purged', async () => {
@@ -380,18 +374,16 @@ describe('the files of the in-memory transaction source', () => {
     for (const { header } of state.runs)
       for (const member of ['Tags', 'InputChanged', 'ErasedAt', 'PurgedAt']) delete header[member]
     await writeFile(snapshot, JSON.stringify({ ...file, state }))
-    const source = await createMemoryTransactionSource(folder)
+    await using source = await createMemoryTransactionSource(folder)
     const { runs } = await source.search(aSearch(outline.name))
     const members = { Tags: null, InputChanged: false, ErasedAt: null, PurgedAt: null }
     expect(runs).toMatchObject([{ TransactionID: '1', ...members }])
-    await source[Symbol.asyncDispose]()
   })
 
   it('the in-memory transaction source acknowledges a change only after flushing it to disk', async () => {
-    const source = await createMemoryTransactionSource(folder)
+    await using source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: 'one', InitialData: 'x' }])
     expect(readFileSync(journal, 'utf8')).toContain('"one"')
-    await source[Symbol.asyncDispose]()
   })
 
   it('if the last write was cut off at any byte, the files can be opened in the state before or after that write', async () => {
@@ -423,9 +415,8 @@ describe('the files of the in-memory transaction source', () => {
     await source.cancel(process.name, '1', null, anAct)
     await source[Symbol.asyncDispose]()
     writeFileSync(journal, log)
-    const again = await createMemoryTransactionSource(folder)
+    await using again = await createMemoryTransactionSource(folder)
     expect((await again.get(process.name, '1', 0))?.run.Status).toBe('Cancelled')
-    await again[Symbol.asyncDispose]()
   })
 
   it.each([
@@ -534,9 +525,8 @@ describe('the files of the in-memory transaction source', () => {
     await once(child.stdout, 'data')
     child.kill('SIGKILL')
     await once(child, 'exit')
-    const source = await createMemoryTransactionSource(folder)
+    await using source = await createMemoryTransactionSource(folder)
     const [due] = await source.due([{ process: 'OrderProcess', step: 'order', isFirst: true }], 10)
     expect(due).toMatchObject({ TransactionID: '1', Status: 'Running', Version: 1 })
-    await source[Symbol.asyncDispose]()
   })
 })

@@ -234,7 +234,7 @@ describe('the tables of the PostgreSQL source', () => {
   })
 
   it('an erasure needs only two reads to find the run that follows ten thousand erased runs', async () => {
-    const source = await open()
+    await using source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Realm", "Status",
         "CompletedAt", "CreatedAt", "ErasedAt")
@@ -247,11 +247,10 @@ describe('the tables of the PostgreSQL source', () => {
     const second = await source.erasable(scope, { after: first.next, limit: 200 })
     expect(second.runs.map(({ TransactionID }) => TransactionID)).toEqual(['10001'])
     expect(second.next).toBeNull()
-    await source[Symbol.asyncDispose]()
   })
 
   it('an erasure that waits for the settlement of a run skips the run, and erases it after reading it again', async () => {
-    const source = await open()
+    await using source = await open()
     await source.queue(outline, [{ TransactionID: '1', InitialData: 1, Realm: 'r1' }])
     await database.sql`
       update "Order_Header" set "Status" = 'Failed', "StepName" = 'report', "InDoubt" = true,
@@ -281,7 +280,6 @@ describe('the tables of the PostgreSQL source', () => {
     expect(await source.erase(again.runs, act)).toBe(1)
     const items = await database.sql`select "Data" from "Order_Item"`
     expect([...items]).toEqual([{ Data: null }])
-    await source[Symbol.asyncDispose]()
   })
 
   describe('events that arrive together', () => {
@@ -331,7 +329,7 @@ describe('the tables of the PostgreSQL source', () => {
   })
 
   it('a run whose status another program changes by SQL is found by its new status', async () => {
-    const source = await open()
+    await using source = await open()
     await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
     const setStatus = async (status: string, errorClass: string | null) => {
       await database.sql`
@@ -353,7 +351,6 @@ describe('the tables of the PostgreSQL source', () => {
     })
     expect(await setStatus('Queued', null)).toEqual({ ...running, isOver: false })
     expect(await setStatus('Completed', null)).toEqual({ ...running, isOver: true })
-    await source[Symbol.asyncDispose]()
   })
 
   it('no trigger makes an update lock a row before it changes the row', async () => {
@@ -454,7 +451,7 @@ describe('the tables of the PostgreSQL source', () => {
   ])(
     'the free slots go to the same runs as in the memory source: %j',
     async ({ keys, rows, total, limit }) => {
-      const source = await open()
+      await using source = await open()
       let seed = keys * 7_919 + rows
       const random = (below: number): number => {
         seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648
@@ -511,12 +508,11 @@ describe('the tables of the PostgreSQL source', () => {
       const byText = (a: string, b: string): number => (a < b ? -1 : 1)
       expect(granted.toSorted(byText)).toEqual(expected.toSorted(byText))
       expect(granted.length).toBeGreaterThan(0)
-      await source[Symbol.asyncDispose]()
     },
   )
 
   it('a run that SQL inserts with a Priority of 1 or more is high', async () => {
-    const source = await open()
+    await using source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Priority")
       values ('OrderProcess', 'minus', '1', -1), ('OrderProcess', 'one', '1', 1), ('OrderProcess', 'two', '1', 2)`
@@ -531,11 +527,10 @@ describe('the tables of the PostgreSQL source', () => {
       'high',
       'normal',
     ])
-    await source[Symbol.asyncDispose]()
   })
 
   it('a run that SQL inserts with only process, id and initial data is due at once', async () => {
-    const source = await open()
+    await using source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData")
       values ('OrderProcess', 'by hand', '{"a": 1}')`
@@ -551,11 +546,10 @@ describe('the tables of the PostgreSQL source', () => {
       owner: 'me',
     })
     expect(result).toMatchObject({ kind: 'claimed', claim: { run: { StepName: 'order' } } })
-    await source[Symbol.asyncDispose]()
   })
 
   it('the sweeper stores the version and deadline of the process in a run that SQL inserted without them', async () => {
-    const source = await open()
+    await using source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData", "DefinitionVersion", "DeadlineAt")
       values ('OrderProcess', 'neither', '1', null, null),
@@ -577,11 +571,10 @@ describe('the tables of the PostgreSQL source', () => {
       DeadlineAt: '2100-01-01T00:00:00.000Z',
     })
     expect(queued).toMatchObject({ DefinitionVersion: null, DeadlineAt: null })
-    await source[Symbol.asyncDispose]()
   })
 
   it('a run that SQL inserts with NotBefore does not start before that time, and its deadline counts from that time', async () => {
-    const source = await open()
+    await using source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData", "NotBefore", "CreatedAt")
       values ('OrderProcess', 'delayed', '1', now() + interval '1 hour', now()),
@@ -603,7 +596,6 @@ describe('the tables of the PostgreSQL source', () => {
       source.claim({ ...request, TransactionID, owner: 'me' })
     expect((await claim('delayed')).kind).toBe('early')
     expect((await claim('past')).kind).toBe('claimed')
-    await source[Symbol.asyncDispose]()
   })
 
   describe('updates that write to no index', () => {
@@ -684,13 +676,12 @@ describe('notifications of rows that other programs insert', () => {
     eventually(() => expect(hints.count).toBeGreaterThanOrEqual(count))
 
   it('PostgreSQL sends one notification for ten thousand runs that one statement inserts', async () => {
-    const source = await open()
+    await using source = await open()
     const hints = await watch(source)
     await insert('many ', 10_000)
     await insert('one ')
     await reaches(hints, 3)
     expect(hints.count).toBe(3)
-    await source[Symbol.asyncDispose]()
   })
 
   it('PostgreSQL sends no notification for runs that the coordinator queues or replays', async () => {
@@ -737,7 +728,7 @@ describe('notifications of rows that other programs insert', () => {
 
 describe('a claim whose webhook cannot be stored', () => {
   it('if the webhook of a claim cannot be stored, the claim is undone, and the other claims of the batch are not affected', async () => {
-    const source = await open()
+    await using source = await open()
     await source.queue(outline, [
       { TransactionID: 'taken over', InitialData: 1 },
       { TransactionID: 'new', InitialData: 1 },
@@ -767,7 +758,6 @@ describe('a claim whose webhook cannot be stored', () => {
     text = 'valid'
     expect(await claim('taken over')).toMatchObject({ kind: 'claimed' })
     expect(await source.webhookBacklog()).toMatchObject([{ receiver: 'one', waiting: 1 }])
-    await source[Symbol.asyncDispose]()
   })
 })
 

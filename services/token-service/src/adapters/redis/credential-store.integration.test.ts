@@ -407,11 +407,10 @@ describe('unexpected data in Redis', () => {
 
 describe('the credential store while Redis is unavailable', () => {
   it('a call of the Redis store fails at once with store_unavailable while Redis is unavailable', async () => {
-    const nowhere = await openTestRedis({ keys: testKeys(), url: 'redis://127.0.0.1:1' })
+    await using nowhere = await openTestRedis({ keys: testKeys(), url: 'redis://127.0.0.1:1' })
     await expect(nowhere.store.get('ACC-1')).rejects.toMatchObject({ code: 'store_unavailable' })
     await expect(nowhere.authorizations.isStateUsed('x')).rejects.toMatchObject({
       code: 'store_unavailable',
     })
-    await nowhere[Symbol.asyncDispose]()
   })
 })
