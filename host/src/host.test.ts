@@ -15,6 +15,7 @@ import {
   createWebhooksFile,
   startWebhookReceiver,
 } from '@integration-host/shared/test-support/webhook-receiver'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { banner } from './banner.ts'
 import { type Host, hostReady, startHost } from './host.ts'
@@ -101,11 +102,10 @@ describe('the embedded host', () => {
 
   it('the sandbox of the embedded host sends webhooks, and the receiver publishes their events', async () => {
     await using host = await start()
-    const { status } = await fetch(`${host.sandboxProvider}/sandbox/webhooks`, {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify({ realm: REALM, entity: 'Customer', operation: 'create', count: 3 }),
-    })
+    const { status } = await fetch(
+      `${host.sandboxProvider}/sandbox/webhooks`,
+      postJson({ realm: REALM, entity: 'Customer', operation: 'create', count: 3 }),
+    )
     expect(status).toBe(202)
     await eventually(async () => {
       const metrics = await (await fetch(`${host.webhookReceiver}/metrics`)).text()

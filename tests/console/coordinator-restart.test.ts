@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { startRelay } from '@integration-host/shared/test-support/relay'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { describe, expect, it } from 'vitest'
 import { startEmbeddedConsole } from '../../host/src/embedded-console.ts'
 import { type Host, startHost } from '../../host/src/host.ts'
@@ -21,11 +22,10 @@ describe('the console while its coordinator is replaced', () => {
     const start = (): Promise<Host> =>
       startHost({ dataDir, ports: 'free', env: {}, logLevel: 'silent', logTo: { write() {} } })
     const post = async ({ coordinator, serviceKey }: Host, path: string, body: object) => {
-      const response = await fetch(`${coordinator}/processes/OrderProcess${path}`, {
-        method: 'POST',
-        headers: { Authorization: `Bearer ${serviceKey}`, 'Content-Type': 'application/json' },
-        body: JSON.stringify(body),
-      })
+      const response = await fetch(
+        `${coordinator}/processes/OrderProcess${path}`,
+        postJson(body, { Authorization: `Bearer ${serviceKey}` }),
+      )
       expect(response.ok).toBe(true)
     }
     const first = await start()

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { listeningUrl } from '@integration-host/shared/test-support/start-process'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { describe, expect, it } from 'vitest'
 import { startAnotherCoordinator } from '../support/faults/coordinators.ts'
 import { type DatabaseAssertions, openDatabase } from '../support/faults/database-assertions.ts'
@@ -82,11 +83,10 @@ describe('a coordinator that is killed during an erasure', () => {
         return { process, url }
       }
       const erase = async (url: string, realm: string): Promise<Erased> => {
-        const response = await system.call(`${url}/erasures`, {
-          method: 'POST',
-          headers: { 'Content-Type': 'application/json' },
-          body: JSON.stringify({ Realm: realm, Reason: 'a test' }),
-        })
+        const response = await system.call(
+          `${url}/erasures`,
+          postJson({ Realm: realm, Reason: 'a test' }),
+        )
         if (!response.ok) throw new Error(`POST /erasures responded with ${response.status}`)
         return (await response.json()) as Erased
       }

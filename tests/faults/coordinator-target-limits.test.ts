@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { until } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { expect, it } from 'vitest'
 import { startHttpServer } from '../support/fakes/http-server.ts'
 import { startSystem } from '../support/system.ts'
@@ -24,11 +25,7 @@ it(
     }
     const runs = (): string => `${system.url('coordinator')}/processes/LimitedProcess/transactions`
     const queue = async (id: string, path: string): Promise<void> => {
-      const response = await system.call(runs(), {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify({ TransactionID: id, InitialData: path }),
-      })
+      const response = await system.call(runs(), postJson({ TransactionID: id, InitialData: path }))
       expect(response.status).toBe(202)
     }
     await start()

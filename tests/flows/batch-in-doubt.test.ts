@@ -5,6 +5,7 @@
 import { fileURLToPath } from 'node:url'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sandboxClient } from '../support/clients/sandbox.ts'
 import { connectCompany } from '../support/clients/user-actions.ts'
@@ -33,11 +34,10 @@ describe.each(personalities)(
       const before = await sandbox.entitiesCreated(REALM)
       await sandbox.addFault({ target: 'api', calls: 1, drop: 'after' })
       const runs = `${system.url('coordinator')}/processes/${process}/transactions`
-      const queued = await system.call(runs, {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify({ TransactionID: process, Realm: REALM, InitialData: null }),
-      })
+      const queued = await system.call(
+        runs,
+        postJson({ TransactionID: process, Realm: REALM, InitialData: null }),
+      )
       expect(queued.status).toBe(202)
       const ended = await eventually(async () => {
         const view = (await (await system.call(`${runs}/${process}`)).json()) as TransactionView

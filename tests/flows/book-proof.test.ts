@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url'
 import type { BooksView } from '@integration-host/shared/contracts/books'
 import type { EntryPage } from '@integration-host/shared/contracts/book-entry'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { connectCompany } from '../support/clients/user-actions.ts'
 import { startSystem, type System } from '../support/system.ts'
@@ -35,11 +36,7 @@ async function coordinator<Result>(path: string, body?: object): Promise<Result>
 async function edit(...edits: object[]): Promise<void> {
   const response = await fetch(
     `${system.url('sandbox-provider')}/sandbox/companies/${REALM}/edits`,
-    {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify({ edits }),
-    },
+    postJson({ edits }),
   )
   expect(response.status).toBe(200)
 }

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { connectCompany } from '../support/clients/user-actions.ts'
 import { startSystem, type System } from '../support/system.ts'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 
 const REALM = '9341453908059889'
 
@@ -23,12 +24,7 @@ const call = (path: string, init: RequestInit = {}): Promise<Response> =>
     headers: { Accept: 'application/json', ...(init.headers as Record<string, string>) },
   })
 const get = async (path: string): Promise<unknown> => (await call(path)).json()
-const send = (path: string, body: unknown): Promise<Response> =>
-  call(path, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify(body),
-  })
+const send = (path: string, body: unknown): Promise<Response> => call(path, postJson(body))
 const invoiceOf = async (response: Response): Promise<Stored> =>
   ((await response.json()) as { Invoice: Stored }).Invoice
 

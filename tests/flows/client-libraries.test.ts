@@ -14,6 +14,7 @@ import { connectCompany } from '../support/clients/user-actions.ts'
 import { tokenServiceClient } from '../support/clients/token-service.ts'
 import { INSTALL_OPTIONS, runWithNpm, whyUnreachable } from '../support/processes/npm.ts'
 import { startSystem, type System } from '../support/system.ts'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 
 const PACKAGES = ['intuit-oauth@4.2.5', 'node-quickbooks@2.0.50', 'quickbooks-node-promise@3.3.14']
 /** npm takes the dependencies of the packages as they were on this day, so that their releases do not change the tests. */
@@ -456,11 +457,10 @@ it('intuit-oauth authorizes, refreshes and revokes at the sandbox, and token-ser
 
   await authorized()
   const { refresh_token: RefreshToken } = client.getToken()
-  const adopted = await system.call(`${system.url('token-service')}/imports/grants`, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify([{ Realm: realm, RefreshToken }]),
-  })
+  const adopted = await system.call(
+    `${system.url('token-service')}/imports/grants`,
+    postJson([{ Realm: realm, RefreshToken }]),
+  )
   expect(await adopted.json()).toMatchObject({ results: [{ Outcome: 'stored' }] })
   expect(await companyName(system.url('accounting-gateway'), system.serviceKey)).toBe(NAME)
 })

@@ -3,6 +3,7 @@ import { START_EXCHANGE } from '@integration-host/shared/contracts/start-message
 import { connect } from 'amqplib'
 import postgres from 'postgres'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   requestDemoApi,
@@ -133,11 +134,10 @@ describe('the trace of an order', () => {
 
 describe('the trace of a step that fails', () => {
   it('the span of a failed step has the error class but not the error message', async () => {
-    await system.call(`${system.url('coordinator')}/processes/OrderProcess/transactions`, {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify({ TransactionID: 'too-long', InitialData: 'x'.repeat(2_000) }),
-    })
+    await system.call(
+      `${system.url('coordinator')}/processes/OrderProcess/transactions`,
+      postJson({ TransactionID: 'too-long', InitialData: 'x'.repeat(2_000) }),
+    )
     await eventually(() => {
       const step = collector.spans.find(
         ({ attributes }) => attributes['integration.transaction_id'] === 'too-long',

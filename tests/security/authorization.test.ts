@@ -4,6 +4,7 @@
  */
 import type { AuditPage } from '@integration-host/shared/contracts/audit'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sandboxClient } from '../support/clients/sandbox.ts'
@@ -121,11 +122,10 @@ describe('GET /callback', () => {
     const flood = Array.from({ length: 150 }, (_, index) => callBackWithMadeUpCode(`${index}`))
     // The codes from browsers do not delay a refresh, and a code that is sent with the service key is not rejected.
     expect((await tokenServiceClient(system).refresh(realm, {})).Version).toBe(2)
-    const { status } = await system.call(`${serviceUrl()}/callback`, {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify({ RealmID: '1', Code: 'code-of-a-key-holder' }),
-    })
+    const { status } = await system.call(
+      `${serviceUrl()}/callback`,
+      postJson({ RealmID: '1', Code: 'code-of-a-key-holder' }),
+    )
     expect(status).toBe(502)
     const responses = await Promise.all(flood)
     const failed = responses.filter((response) => response.status === 502)

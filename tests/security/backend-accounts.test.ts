@@ -34,6 +34,7 @@ import {
   startWebhookReceiver,
   type WebhookReceiver,
 } from '@integration-host/shared/test-support/webhook-receiver'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { startSystem, type System } from '../support/system.ts'
 
 const REALM = '9341453908059889'
@@ -112,12 +113,7 @@ beforeAll(async () => {
 }, 360_000)
 afterAll(() => opened.disposeAsync())
 
-const post = (url: string, body: object): Promise<Response> =>
-  system.call(url, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify(body),
-  })
+const post = (url: string, body: object): Promise<Response> => system.call(url, postJson(body))
 
 describe('a service with a restricted account at Redis and RabbitMQ', () => {
   it('token-service with a restricted account connects, refreshes, audits, transfers, re-encrypts and removes a credential', async () => {

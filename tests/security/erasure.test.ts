@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { startProcess } from '@integration-host/shared/test-support/start-process'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { describe, expect, it } from 'vitest'
 import { startStepTarget } from '../support/fakes/step-target.ts'
 import { openDatabase } from '../support/faults/database-assertions.ts'
@@ -16,11 +17,7 @@ const REALM = '9341453908059889'
 const transactions = '/processes/OrderProcess/transactions'
 
 const post = (system: System, path: string, body: unknown): Promise<Response> =>
-  system.call(system.url('coordinator') + path, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify(body),
-  })
+  system.call(system.url('coordinator') + path, postJson(body))
 
 async function reached(system: System, id: string, status: string): Promise<void> {
   const url = `${system.url('coordinator')}${transactions}/${id}`

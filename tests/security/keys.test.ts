@@ -9,6 +9,7 @@ import { digestOf } from '@integration-host/shared/access/access-keys'
 import { installationKeys } from '@integration-host/shared/access/new-key'
 import { type Scope, SCOPES } from '@integration-host/shared/access/scope'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -264,11 +265,7 @@ describe('a key that is bound to realms', () => {
 
     const runs = `${system.url('coordinator')}/processes/OrderProcess/transactions`
     const queue = (id: string, TransactionID: string, Realm?: string) =>
-      call(runs, id, {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify({ TransactionID, InitialData: '1', Realm }),
-      })
+      call(runs, id, postJson({ TransactionID, InitialData: '1', Realm }))
     expect((await queue('all', 'foreign', FOREIGN_REALM)).status).toBe(202)
     expect((await queue('own-realm', 'own', REALM)).status).toBe(202)
     expect((await queue('own-realm', 'none')).status).toBe(202)
@@ -289,14 +286,14 @@ describe('a key that is bound to realms', () => {
         (await call(`${runs}/foreign${path}`, 'own-realm', { method })).status,
       ]).toEqual([path, 403])
 
-    const bulk = await call(`${runs}/bulk`, 'own-realm', {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify([
+    const bulk = await call(
+      `${runs}/bulk`,
+      'own-realm',
+      postJson([
         { TransactionID: 'bulk', InitialData: '1', Realm: FOREIGN_REALM },
         { TransactionID: 'bulk', InitialData: '1', Realm: REALM },
       ]),
-    })
+    )
     expect(await bulk.json()).toMatchObject({ queued: 1, invalid: 1 })
   })
 

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { startProcess } from '@integration-host/shared/test-support/start-process'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { chargeProcess } from '../test-support/charge-process.ts'
 import { respondWith, startTarget } from '../test-support/fake-target.ts'
@@ -84,11 +85,7 @@ describe('a process with a concurrency limit on two coordinators', () => {
       TransactionID,
       InitialData: { customer: KEYS[n % KEYS.length] },
     }))
-    const response = await host.call('/processes/Limited/transactions/bulk', {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify(lines),
-    })
+    const response = await host.call('/processes/Limited/transactions/bulk', postJson(lines))
     expect(await response.json()).toMatchObject({ queued: ids.length })
   }
   const unfinished = async (): Promise<number> => {
@@ -161,11 +158,7 @@ describe('a process with a concurrency limit on two coordinators', () => {
         Realm: `r${k % 4}`,
         ...(k % 7 === 0 && { Priority: 'high' }),
       }))
-      return host.call('/processes/Limited/transactions/bulk', {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify(lines),
-      })
+      return host.call('/processes/Limited/transactions/bulk', postJson(lines))
     })
     for (const response of await Promise.all(queued))
       expect(await response.json()).toMatchObject({ queued: 30 })
@@ -179,11 +172,7 @@ describe('a process with a concurrency limit on two coordinators', () => {
       InitialData: 1,
       Realm: 'r9',
     }))
-    await first.call('/processes/Limited/transactions/bulk', {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify(alone),
-    })
+    await first.call('/processes/Limited/transactions/bulk', postJson(alone))
     await until(async () => (await unfinished()) === 0, { seconds: 60, everyMs: 100 })
     expect(most).toEqual({ all: 2, ofKey: 2 })
     await until(async () => (await slots()) === 0)

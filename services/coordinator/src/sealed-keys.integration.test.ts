@@ -5,6 +5,7 @@ import { parseKeyRing } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { describe, expect, it } from 'vitest'
 import { createDatabase, type TestDatabase } from '@integration-host/postgres/test-support/database'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { openBackends, startFixture } from '../test-support/fixture.ts'
 import { reseal } from '../test-support/payload-keys.ts'
 import { openPostgresSource } from '../test-support/postgres-source.ts'
@@ -58,12 +59,7 @@ describe('the keys of runs in PostgreSQL', () => {
       processes: [definition],
       env: { PAYLOAD_KEYS: k1 as string },
     })
-    const post = (path: string, body: unknown) =>
-      host.call(path, {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify(body),
-      })
+    const post = (path: string, body: unknown) => host.call(path, postJson(body))
     const InitialData = { customer: CUSTOMER }
     const Debounce = { Key: `invoice of ${CUSTOMER}`, Seconds: 3_600 }
     await host.queue('1', InitialData)

@@ -10,6 +10,7 @@ import {
 } from '@integration-host/shared/contracts/transaction-event'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { startRelay } from '@integration-host/shared/test-support/relay'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { connect } from 'amqplib'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { z } from 'zod'
@@ -204,11 +205,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     const host = use(await startFixture(backends))
     const lines = Array.from({ length: 200 }, () => ({ TransactionID: fresh(), InitialData: 1 }))
     const bulk = async (body: readonly unknown[]) => {
-      const response = await host.call('/processes/OrderProcess/transactions/bulk', {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify(body),
-      })
+      const response = await host.call('/processes/OrderProcess/transactions/bulk', postJson(body))
       expect(response.status).toBe(200)
       return (await response.json()) as { queued: number }
     }

@@ -27,6 +27,7 @@ import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { until } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { connect } from 'amqplib'
 import { afterEach, beforeEach } from 'vitest'
 import { loadProcesses } from '../src/adapters/folder/processes.ts'
@@ -275,11 +276,10 @@ async function startOn(
     },
     call,
     queue: (id, data = id, realm) =>
-      call(`/processes/${process}/transactions`, {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify({ TransactionID: id, InitialData: data, Realm: realm }),
-      }),
+      call(
+        `/processes/${process}/transactions`,
+        postJson({ TransactionID: id, InitialData: data, Realm: realm }),
+      ),
     async run(id, replay) {
       const query = replay === undefined ? '' : `?replay=${replay}`
       const response = await call(

@@ -7,6 +7,7 @@ import { get, type IncomingMessage } from 'node:http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
 import { createLogger } from '@integration-host/shared/observability/logger'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import * as browser from '../test-support/browser.ts'
 import {
   CLIENT_SECRET,
@@ -633,11 +634,10 @@ describe('the credential routes', () => {
 
   it('the removal of a credential with erase=true deletes the connect links of its company, and no other link', async () => {
     const link = async (realm?: string) => {
-      const created = await service.ask('/connect-links', {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify({ label: 'Bakery', ...(realm !== undefined && { realm }) }),
-      })
+      const created = await service.ask(
+        '/connect-links',
+        postJson({ label: 'Bakery', ...(realm !== undefined && { realm }) }),
+      )
       return created.body['id'] as string
     }
     const stored = async () => {

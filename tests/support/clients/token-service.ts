@@ -1,4 +1,5 @@
 import type { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import type { System } from '../system.ts'
 
 /** A response of token-service: either the requested view, or the code of a problem document. */
@@ -20,11 +21,7 @@ export function tokenServiceClient(system: System) {
   }
   return {
     refresh: (realm: string, body: { readonly Version?: number }) =>
-      request<CredentialView>(realm, '/refresh', {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify(body),
-      }),
+      request<CredentialView>(realm, '/refresh', postJson(body)),
     credential: (realm: string) => request<CredentialView>(realm),
     token: (realm: string) => request<AccessTokenView>(realm, '/token'),
   }

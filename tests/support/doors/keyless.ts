@@ -14,6 +14,7 @@ import {
   startProcess,
 } from '@integration-host/shared/test-support/start-process'
 import { userLine } from '@integration-host/shared/access/user-line'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -122,11 +123,10 @@ async function startAll(): Promise<void> {
 
 /** What a client without a key may know: a connected company, and a connect link with a label, which this browser has used. */
 async function knownValues(tokenServiceUrl: string): Promise<KnownValues> {
-  const created = await system.call(`${tokenServiceUrl}/connect-links`, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify({ label: 'x'.repeat(100), tags: { note: 'x'.repeat(100) } }),
-  })
+  const created = await system.call(
+    `${tokenServiceUrl}/connect-links`,
+    postJson({ label: 'x'.repeat(100), tags: { note: 'x'.repeat(100) } }),
+  )
   const { id, url } = (await created.json()) as { id: string; url: string }
   return {
     realm: [REALM],

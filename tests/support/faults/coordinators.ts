@@ -2,6 +2,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect } from 'vitest'
 import type { ServiceProcess, System } from '../system.ts'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 
 /** The default folder of Node's compile cache. */
 const compileCache = join(tmpdir(), 'node-compile-cache')
@@ -28,11 +29,7 @@ export async function post(
   body: unknown,
 ): Promise<number | null> {
   const response = await system
-    .call(`${coordinator}${TRANSACTIONS}${path}`, {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify(body),
-    })
+    .call(`${coordinator}${TRANSACTIONS}${path}`, postJson(body))
     .catch(() => null)
   await response?.body?.cancel()
   return response?.status ?? null
@@ -48,11 +45,7 @@ export async function queueOrders(
   coordinator: string,
   transactions: readonly { TransactionID: string; InitialData: string; Realm?: string }[],
 ): Promise<void> {
-  const response = await system.call(`${coordinator}${TRANSACTIONS}/bulk`, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify(transactions),
-  })
+  const response = await system.call(`${coordinator}${TRANSACTIONS}/bulk`, postJson(transactions))
   expect(await response.json()).toMatchObject({ queued: transactions.length })
 }
 

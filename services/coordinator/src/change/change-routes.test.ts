@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { bearer, type Fixture, startEmbedded, type TestKey } from '../../test-support/fixture.ts'
 import { createChangeCursors } from '../change-feed/change-cursors.ts'
 import { sale } from './changes.contract.ts'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 
 const keys: readonly TestKey[] = [
   { id: 'reader', scopes: ['transactions:read'] },
@@ -57,11 +58,10 @@ describe('GET /realms/{realm}/changes', () => {
       items: object[]
     }
     expect(items).toContainEqual(expect.objectContaining({ Process: 'ChangeFeed', BuiltIn: true }))
-    const queued = await host.call('/processes/ChangeFeed/transactions', {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify({ TransactionID: '1', InitialData: null }),
-    })
+    const queued = await host.call(
+      '/processes/ChangeFeed/transactions',
+      postJson({ TransactionID: '1', InitialData: null }),
+    )
     expect(await queued.json()).toMatchObject({ code: 'process_built_in' })
   })
 })

@@ -1,5 +1,6 @@
 import type { ActionPage } from '@integration-host/shared/contracts/action'
 import { DECISION_LINK, DecisionLink } from '@integration-host/shared/contracts/decision'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { bearer, type Fixture, onBackends } from '../../test-support/fixture.ts'
@@ -49,14 +50,7 @@ export function decisionsContract(kind: 'embedded' | 'real'): void {
     )
     const { start } = opened
     const post = (host: Fixture, path: string, body: object = {}, key?: string) =>
-      host.call(`/processes/${path}`, {
-        method: 'POST',
-        headers: {
-          'Content-Type': 'application/json',
-          ...(key !== undefined && { ...bearer(key) }),
-        },
-        body: JSON.stringify(body),
-      })
+      host.call(`/processes/${path}`, postJson(body, key === undefined ? {} : bearer(key)))
     const linksOf = (id: string, name = 'approved') =>
       `PayBill/transactions/${id}/events/${name}/links`
     const linkFor = async (host: Fixture, id: string, person: string): Promise<string> => {
@@ -269,11 +263,7 @@ export function decisionsContract(kind: 'embedded' | 'real'): void {
       await host.reached('2', 'Waiting')
       await host.reached('3', 'Retrying')
       const erase = async (body: object) => {
-        const response = await host.call('/erasures', {
-          method: 'POST',
-          headers: { 'Content-Type': 'application/json' },
-          body: JSON.stringify(body),
-        })
+        const response = await host.call('/erasures', postJson(body))
         return response.json()
       }
       expect(await erase({ Realm: '42' })).toMatchObject({ erased: 0, notEnded: 2 })

@@ -1,4 +1,5 @@
 import type { ActionPage } from '@integration-host/shared/contracts/action'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   type Fixture,
@@ -34,11 +35,7 @@ beforeAll(async () => {
 afterAll(() => host[Symbol.asyncDispose]())
 
 const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
-  host.call(path, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json', ...headers },
-    body: JSON.stringify(body),
-  })
+  host.call(path, postJson(body, headers))
 const erase = async (body: unknown, key: string = serviceKey) => {
   const response = await post('/erasures', body, { Authorization: `Bearer ${key}` })
   return { status: response.status, body: (await response.json()) as Record<string, unknown> }

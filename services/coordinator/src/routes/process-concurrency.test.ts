@@ -1,4 +1,5 @@
 import { until } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { type Fixture, startEmbedded } from '../../test-support/fixture.ts'
@@ -58,11 +59,7 @@ afterAll(async () => {
 })
 
 const post = (path: string, body: unknown) =>
-  host.call(`/processes/Sale/transactions${path}`, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify(body),
-  })
+  host.call(`/processes/Sale/transactions${path}`, postJson(body))
 
 describe('a process with concurrency and concurrencyKey', () => {
   it('a run waits while another run with the same concurrency key is in progress, and runs with other keys do not wait', async () => {
@@ -147,11 +144,10 @@ describe('a process with concurrency and concurrencyKey', () => {
 
   it('a limit for each company lets the runs of other companies start, up to the total of the process', async () => {
     const queue = (id: string, Realm?: string) =>
-      host.call('/processes/Shared/transactions', {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify({ TransactionID: id, InitialData: id, Realm }),
-      })
+      host.call(
+        '/processes/Shared/transactions',
+        postJson({ TransactionID: id, InitialData: id, Realm }),
+      )
     const is = (id: string, status: string) =>
       until(async () => {
         const run = (await (await host.call(`/processes/Shared/transactions/${id}`)).json()) as {

@@ -1,4 +1,5 @@
 import { until } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { type Fixture, startEmbedded } from '../../test-support/fixture.ts'
@@ -38,11 +39,7 @@ beforeAll(async () => {
 afterAll(() => host[Symbol.asyncDispose]())
 
 const post = (path: string, body: unknown) =>
-  host.call(`/processes/Sale/transactions${path}`, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify(body),
-  })
+  host.call(`/processes/Sale/transactions${path}`, postJson(body))
 const good = { customer: 'Ada', lines: [{ amount: '66' }] }
 const bad = { customer: 7, lines: [{ amount: 1 }, { amount: 'much' }] }
 const paths = [

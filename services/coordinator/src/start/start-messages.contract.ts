@@ -3,6 +3,7 @@ import { START_EXCHANGE, startQueue } from '@integration-host/shared/contracts/s
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { OutgoingMessage } from '@integration-host/shared/messaging/message-bus'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { type Fixture, onBackends } from '../../test-support/fixture.ts'
@@ -346,11 +347,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
         { TransactionID: 'normal', InitialData: 1 },
         { TransactionID: 'wrong', InitialData: 1, Priority: 'urgent' },
       ]
-      const response = await host.call('/processes/Sale/transactions/bulk', {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify(lines),
-      })
+      const response = await host.call('/processes/Sale/transactions/bulk', postJson(lines))
       expect(await response.json()).toMatchObject({
         results: [{ outcome: 'queued' }, { outcome: 'queued' }, { outcome: 'invalid' }],
       })

@@ -1,4 +1,5 @@
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { readConfig } from '../config.ts'
 import {
@@ -34,11 +35,11 @@ describe('the webhooks of the sandbox provider', () => {
   it('the sandbox sends a webhook for each object that an application creates, updates or deletes', async () => {
     const { access_token: token } = await provider.tokens()
     const post = async (query: string, body: object): Promise<Record<string, string>> => {
-      const response = await provider.api(`/v3/company/${REALM}/bill${query}`, token, {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify(body),
-      })
+      const response = await provider.api(
+        `/v3/company/${REALM}/bill${query}`,
+        token,
+        postJson(body),
+      )
       return ((await response.json()) as { Bill: Record<string, string> }).Bill
     }
     const arrived = (operation: string, id: string | undefined) =>
