@@ -50,6 +50,12 @@ describe('the doctor command while runs are unfinished or credentials are faulte
   const insert = (id: string, row: Readonly<Record<string, string | boolean | null>>) =>
     sql`insert into "Order_Header" ${sql({ Process: 'OrderProcess', TransactionID: id, InitialData: id, StepName: 'order', ...row })}`
 
+  /** What `doctor` returns if this is the only problem. */
+  const problem = (Check: string, Found: unknown, mend: string) => ({
+    code: 1,
+    results: [{ Check, Verdict: 'problem', Found, Mend: expect.stringContaining(mend) }],
+  })
+
   it('doctor exits with 0 while all work is completed', async () => {
     for (const service of ['coordinator', 'token-service'] as const)
       expect(await doctor(service)).toEqual({ code: 0, results: [] })
@@ -59,17 +65,13 @@ describe('the doctor command while runs are unfinished or credentials are faulte
     // The run fails immediately, because its row names the last step although no earlier step has run.
     await insert('f1', { StepName: 'csv' })
     await waitForRun(system, 'f1', 0, 'Failed')
-    expect(await doctor('coordinator')).toMatchObject({
-      code: 1,
-      results: [
-        {
-          Check: 'failed runs',
-          Verdict: 'problem',
-          Found: '1 in the last day: 1 step_before_missing at OrderProcess csv',
-          Mend: expect.stringContaining('transactions show f1 --process OrderProcess'),
-        },
-      ],
-    })
+    expect(await doctor('coordinator')).toMatchObject(
+      problem(
+        'failed runs',
+        '1 in the last day: 1 step_before_missing at OrderProcess csv',
+        'transactions show f1 --process OrderProcess',
+      ),
+    )
     await sql`update "Order_Header" set "CompletedAt" = now() - interval '25 hours',
       "UpdatedAt" = now() - interval '25 hours' where "TransactionID" = 'f1'`
     expect(await doctor('coordinator')).toEqual({ code: 0, results: [] })
@@ -87,17 +89,9 @@ describe('the doctor command while runs are unfinished or credentials are faulte
         NextAttemptAt: new Date(Date.now() + 3_600_000).toISOString(),
         NextSweepAt: new Date(Date.now() + 3_600_000).toISOString(),
       })
-    expect(await doctor('coordinator')).toMatchObject({
-      code: 1,
-      results: [
-        {
-          Check: 'waiting runs',
-          Verdict: 'problem',
-          Found: '2 for a credential: 2 ACC-77',
-          Mend: expect.stringContaining('credentials show ACC-77'),
-        },
-      ],
-    })
+    expect(await doctor('coordinator')).toMatchObject(
+      problem('waiting runs', '2 for a credential: 2 ACC-77', 'credentials show ACC-77'),
+    )
     await sql`delete from "Order_Header" where "Status" = 'Waiting'`
   })
 
@@ -121,36 +115,26 @@ describe('the doctor command while runs are unfinished or credentials are faulte
 
   it('if the process of a run is not loaded, doctor reports a problem that names the process', async () => {
     await insert('o1', { Process: 'GoneProcess' })
-    const { code, results } = await doctor('coordinator')
-    expect([code, results]).toMatchObject([
-      1,
-      [
-        {
-          Check: 'not loaded',
-          Verdict: 'problem',
-          Found: 'GoneProcess: 1 unfinished run of this process, which is not loaded',
-          Mend: expect.stringContaining('transactions list --process GoneProcess'),
-        },
-      ],
-    ])
+    expect(await doctor('coordinator')).toMatchObject(
+      problem(
+        'not loaded',
+        'GoneProcess: 1 unfinished run of this process, which is not loaded',
+        'transactions list --process GoneProcess',
+      ),
+    )
     await sql`delete from "Order_Header" where "TransactionID" = 'o1'`
   })
 
   it('doctor reports a problem if a faulted company has to be connected again or cannot be refreshed', async () => {
     await sandboxClient(system).revoke('1')
     expect((await tokenServiceClient(system).refresh('1', {})).status).toBe(424)
-    const { code, results } = await doctor('token-service')
-    expect([code, results]).toMatchObject([
-      1,
-      [
-        {
-          Check: 'companies',
-          Verdict: 'problem',
-          Found: expect.stringMatching(/^1 of 2 .*\(\w+ 1\): ACC-1$/),
-          Mend: expect.stringContaining('credentials show ACC-1'),
-        },
-      ],
-    ])
+    expect(await doctor('token-service')).toMatchObject(
+      problem(
+        'companies',
+        expect.stringMatching(/^1 of 2 .*\(\w+ 1\): ACC-1$/),
+        'credentials show ACC-1',
+      ),
+    )
     expect((await connectCompany(system, '1')).status).toBe(302)
     expect(await doctor('token-service')).toEqual({ code: 0, results: [] })
   })
@@ -195,17 +179,9 @@ describe('the doctor command while runs are unfinished or credentials are faulte
     await channel.waitForConfirms()
     await broker.close()
     await eventually(async () =>
-      expect(await doctor('coordinator')).toMatchObject({
-        code: 1,
-        results: [
-          {
-            Check: 'dead letters',
-            Verdict: 'problem',
-            Found: 'OrderProcess: 1',
-            Mend: expect.stringContaining('dead-letters list --process OrderProcess'),
-          },
-        ],
-      }),
+      expect(await doctor('coordinator')).toMatchObject(
+        problem('dead letters', 'OrderProcess: 1', 'dead-letters list --process OrderProcess'),
+      ),
     )
   })
 })
