@@ -2,10 +2,6 @@
  * Tests the actions on a run in the console: confirmations, repeated requests, and what another operator sees of an
  * action.
  */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { userLine } from '@integration-host/shared/access/user-line'
 import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
@@ -13,26 +9,15 @@ import { expectAccessible } from './accessibility.ts'
 import { enter, expectVisibleFocus, focusedText } from './keyboard.ts'
 import { type FakeConsole, startFakeConsole } from './fake-console.ts'
 import { PROCESS } from './fake-installation.ts'
-
-const PASSWORD = 'a long password'
+import { signInAs } from './users.ts'
 
 describe('the actions on a run in the console', () => {
   let at: FakeConsole
-  let folder: string
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'console-users-'))
-    const file = join(folder, 'users')
-    const lines = await Promise.all(
-      ['ada', 'ben'].map((name) => userLine(name, 'operator', PASSWORD)),
-    )
-    await writeFile(file, lines.join('\n'))
-    at = await startFakeConsole({ SIGN_IN: 'password', USERS_FILE: file }, { password: PASSWORD })
+    at = await startFakeConsole({ SIGN_IN: 'password' }, { ada: 'operator', ben: 'operator' })
   })
-  afterAll(async () => {
-    await at?.[Symbol.asyncDispose]()
-    await rm(folder, { recursive: true })
-  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
   afterEach(() => at.endTest())
 
   /** Adds a run with the given status to the fake coordinator. Signs in as `ada` and opens the page of the run. */
@@ -41,9 +26,7 @@ describe('the actions on a run in the console', () => {
     return signIn(await at.open(`${at.url}/runs/${PROCESS}/${id}`), 'ada')
   }
   async function signIn(page: Page, name: string): Promise<Page> {
-    await page.getByLabel('User').fill(name)
-    await page.getByLabel('Password').fill(PASSWORD)
-    await page.getByRole('button', { name: 'Sign in' }).click()
+    await signInAs(page, name)
     await page.getByRole('region', { name: 'State' }).waitFor()
     return page
   }

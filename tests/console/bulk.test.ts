@@ -1,14 +1,11 @@
 /** Tests the actions on many runs in a real browser. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { userLine } from '@integration-host/shared/access/user-line'
 import type { OperationDetail } from '@integration-host/shared/contracts/operation'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+import { signInAs } from './users.ts'
 
 /**
  * The step `order` sends this text in the query of a URL. The text is so long that the demo API rejects the request
@@ -16,27 +13,17 @@ import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
  */
 const TOO_LONG = 'x'.repeat(17_000)
 const RUNS = 300
-const PASSWORD = 'a long password'
 
 describe('bulk actions on runs in the console', () => {
   let at: ConsoleBrowser
-  let folder: string
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'console-users-'))
-    await writeFile(join(folder, 'users'), await userLine('ben', 'operator', PASSWORD))
-    at = await startConsoleBrowser(
-      { SIGN_IN: 'link,password', USERS_FILE: join(folder, 'users') },
-      () => ({ password: PASSWORD }),
-    )
+    at = await startConsoleBrowser({ SIGN_IN: 'link,password' }, { ben: 'operator' })
     for (let begin = 0; begin < RUNS; begin += 50)
       await queue(Array.from({ length: 50 }, (_, index) => `broken-${begin + index}`))
     await failed(RUNS)
   }, 120_000)
-  afterAll(async () => {
-    await at?.[Symbol.asyncDispose]()
-    await rm(folder, { recursive: true })
-  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
   afterEach(() => at.endTest())
 
   async function coordinator<Result>(path: string, body?: unknown): Promise<Result> {
@@ -81,9 +68,7 @@ describe('bulk actions on runs in the console', () => {
   /** Opens an address as another person in another browser. */
   async function openAsColleague(url: string): Promise<Page> {
     const page = await (await at.another()).open(url)
-    await page.getByLabel('User').fill('ben')
-    await page.getByLabel('Password').fill(PASSWORD)
-    await page.getByRole('button', { name: 'Sign in' }).click()
+    await signInAs(page, 'ben')
     await page.getByRole('button', { name: 'ben' }).waitFor()
     return page
   }

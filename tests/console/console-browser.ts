@@ -6,6 +6,7 @@ import type { BrowserContext, Page } from 'playwright-core'
 import { type Host, hostReady, startHost } from '../../host/src/host.ts'
 import { launchChromium, type WatchedContext, watchedContext } from './browser.ts'
 import { expectNoSecrets, recordSentTexts, type Secrets } from './secrets.ts'
+import { PASSWORD, type Users, usersFile } from './users.ts'
 
 export interface ConsoleBrowser extends AsyncDisposable {
   readonly host: Host
@@ -33,12 +34,13 @@ export interface ConsoleBrowser extends AsyncDisposable {
 
 /**
  * Starts an embedded host with the console, and a browser for this console. At the end, no browser may have received a
- * secret of the host or one of `secrets`.
+ * secret of the host, the password of a person or one of `secrets`.
  *
  * @throws {Error} the browser is not installed, or the console did not start.
  */
 export async function startConsoleBrowser(
   env: Readonly<Record<string, string>> = {},
+  users: Users = {},
   secrets: () => Secrets = () => ({}),
 ): Promise<ConsoleBrowser> {
   await using opened = new AsyncDisposableStack()
@@ -49,7 +51,7 @@ export async function startConsoleBrowser(
     await startHost({
       dataDir,
       ports: 'free',
-      env: { LOCAL_PULL_SECONDS: '1', ...env },
+      env: { LOCAL_PULL_SECONDS: '1', ...(await usersFile(opened, users)), ...env },
       logLevel: 'info',
       logTo: { write: (line) => void (log += line) },
       withConsole: true,
@@ -98,7 +100,11 @@ export async function startConsoleBrowser(
     async [Symbol.asyncDispose]() {
       try {
         const texts = [...sent.all(), ...(await watched.bodies())]
-        expectNoSecrets(texts, { ...(await secretsOf(dataDir)), ...secrets() })
+        expectNoSecrets(texts, {
+          ...(await secretsOf(dataDir)),
+          password: PASSWORD,
+          ...secrets(),
+        })
       } finally {
         await resources.disposeAsync()
       }

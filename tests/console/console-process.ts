@@ -1,18 +1,12 @@
 /** A console in a process of its own, with its usual intervals, as in an installation. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { userLine } from '@integration-host/shared/access/user-line'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
-import type { Page } from 'playwright-core'
 import { KEYS } from './fake-console.ts'
 
 const MAIN = fileURLToPath(new URL('../../services/console/src/main.ts', import.meta.url))
-export const PASSWORD = 'a long password'
 
 export interface ConsoleProcess extends AsyncDisposable {
   readonly url: string
@@ -55,24 +49,4 @@ export async function startConsoleProcess(
     throw error
   }
   return { url: `http://127.0.0.1:${at}`, kill, [Symbol.asyncDispose]: kill }
-}
-
-export interface UsersFile extends AsyncDisposable {
-  readonly path: string
-}
-
-/** Creates a file of users. All of them are operators with the password {@link PASSWORD}. */
-export async function createUsersFile(names: readonly string[]): Promise<UsersFile> {
-  const folder = await mkdtemp(join(tmpdir(), 'console-users-'))
-  const path = join(folder, 'users')
-  const lines = await Promise.all(names.map((name) => userLine(name, 'operator', PASSWORD)))
-  await writeFile(path, lines.join('\n'))
-  return { path, [Symbol.asyncDispose]: () => rm(folder, { recursive: true }) }
-}
-
-/** Signs in on a page that requests a sign-in. */
-export async function signInAs(page: Page, name: string): Promise<void> {
-  await page.getByLabel('User').fill(name)
-  await page.getByLabel('Password').fill(PASSWORD)
-  await page.getByRole('button', { name: 'Sign in' }).click()
 }

@@ -5,7 +5,8 @@ import type { Browser, Page } from 'playwright-core'
 import { startEmbeddedConsole } from '../../host/src/embedded-console.ts'
 import { launchChromium, type WatchedContext, watchedContext } from './browser.ts'
 import { type FakeInstallation, startFakeInstallation } from './fake-installation.ts'
-import { expectNoSecrets, recordSentTexts, type Secrets, type SentTexts } from './secrets.ts'
+import { expectNoSecrets, recordSentTexts, type SentTexts } from './secrets.ts'
+import { PASSWORD, type Users, usersFile } from './users.ts'
 
 /** The keys with which the console calls the services. No browser may receive them. */
 export const KEYS = {
@@ -26,15 +27,16 @@ export interface FakeConsole extends WatchedContext, AsyncDisposable {
 
 /**
  * Starts a fake installation with the console, and a browser for this console. At the end, no browser may have received
- * a key of the console or one of `secrets`.
+ * a key of the console or the password of a person.
  *
  * @throws {Error} the browser is not installed, or the console did not start.
  */
 export async function startFakeConsole(
   env: Readonly<Record<string, string>> = {},
-  secrets: Secrets = {},
+  users: Users = {},
 ): Promise<FakeConsole> {
   await using opened = new AsyncDisposableStack()
+  const usersSetting = await usersFile(opened, users)
   const fake = opened.use(await startFakeInstallation())
   const logger = createLogger('console', 'silent')
   const running = await startEmbeddedConsole({
@@ -44,6 +46,7 @@ export async function startFakeConsole(
       COORDINATOR_URL: fake.url,
       TOKEN_SERVICE_URL: fake.url,
       GATEWAY_URL: fake.url,
+      ...usersSetting,
       ...env,
     },
     logger,
@@ -70,7 +73,10 @@ export async function startFakeConsole(
     },
     async [Symbol.asyncDispose]() {
       try {
-        expectNoSecrets([...sent.all(), ...(await watched.bodies())], { ...KEYS, ...secrets })
+        expectNoSecrets([...sent.all(), ...(await watched.bodies())], {
+          ...KEYS,
+          password: PASSWORD,
+        })
       } finally {
         await resources.disposeAsync()
       }

@@ -8,16 +8,11 @@ import { freePort } from '@integration-host/shared/test-support/free-ports'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { launchChromium, soon, watchedContext } from './browser.ts'
-import {
-  type ConsoleProcess,
-  createUsersFile,
-  PASSWORD,
-  signInAs,
-  startConsoleProcess,
-} from './console-process.ts'
+import { type ConsoleProcess, startConsoleProcess } from './console-process.ts'
 import { type FakeConsole, KEYS, startFakeConsole } from './fake-console.ts'
 import { type FakeRun, PROCESS, startFakeInstallation } from './fake-installation.ts'
 import { largeRun } from './large-run.ts'
+import { PASSWORD, signInAs, usersFile } from './users.ts'
 
 const RUNS = 300
 /** The time in which every page must show the state of the coordinator after an interruption. */
@@ -310,10 +305,10 @@ describe('an open page of a console process that is killed', () => {
     opened.defer(() => browser.close())
     fake.add(['before'], { Status: 'Failed' })
     fake.operations.push(operation)
-    const users = opened.use(await createUsersFile(['ada']))
+    const users = await usersFile(opened, { ada: 'operator' })
     const port = await freePort()
     const start = async (): Promise<ConsoleProcess> =>
-      opened.use(await startConsoleProcess(fake.url, { USERS_FILE: users.path }, port))
+      opened.use(await startConsoleProcess(fake.url, users, port))
     const first = await start()
     const origin = `http://127.0.0.1:${port}`
     const address = `${origin}/runs?status=Failed&idPrefix=be`

@@ -24,6 +24,7 @@ describe('the sign-in to the console at an OpenID provider', () => {
         OIDC_OPERATORS: 'ada@example.com',
         OIDC_VIEWERS: 'group:support',
       },
+      {},
       () => ({
         'of the client': CLIENT_SECRET,
         ...Object.fromEntries(

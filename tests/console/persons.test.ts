@@ -1,40 +1,26 @@
 /** Tests that persons see in a real browser who is signed in, and that operators end the sessions of others. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { userLine } from '@integration-host/shared/access/user-line'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { expectAccessible } from './accessibility.ts'
 import { type FakeConsole, startFakeConsole } from './fake-console.ts'
+import { signInAs } from './users.ts'
 
-const PASSWORD = 'a long password'
 /** A long name must not make the page wider than a narrow window. */
 const EVE = `eve.${'long-name.'.repeat(5)}@example.com`
 
 describe('the persons on the page Settings', () => {
   let at: FakeConsole
-  let folder: string
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'console-persons-'))
-    const file = join(folder, 'users')
-    const lines = [
-      await userLine('ada@example.com', 'operator', PASSWORD),
-      await userLine(EVE, 'viewer', PASSWORD),
-    ]
-    await writeFile(file, lines.join('\n'))
-    at = await startFakeConsole({ SIGN_IN: 'password', USERS_FILE: file }, { password: PASSWORD })
+    const users = { 'ada@example.com': 'operator', [EVE]: 'viewer' } as const
+    at = await startFakeConsole({ SIGN_IN: 'password' }, users)
   })
   afterAll(async () => {
     expect(at.problems).toEqual([])
     await at[Symbol.asyncDispose]()
-    await rm(folder, { recursive: true })
   })
 
   async function signIn(page: Page, user: string): Promise<Page> {
-    await page.getByLabel('User').fill(user)
-    await page.getByLabel('Password').fill(PASSWORD)
-    await page.getByRole('button', { name: 'Sign in' }).click()
+    await signInAs(page, user)
     await page.getByRole('navigation').waitFor()
     return page
   }

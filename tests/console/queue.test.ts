@@ -1,29 +1,16 @@
 /** Tests queueing from the console in a real browser. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import type { Locator, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { COMPANY, connectCompany } from '../../host/src/story.ts'
 import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
-
-const PASSWORD = 'a long password'
-/** A line of the users file, with the hash of PASSWORD. */
-const VIEWER =
-  'vera:viewer:scrypt$32768$8$1$k6GJcJQgrnsdV4wNOLvE0g$NuAmENF-pFV81iu2pusChiQ5Jb0JdKdJWZIj8CDZ2F8'
+import { signInAs } from './users.ts'
 
 describe('queueing runs in the console', () => {
   let at: ConsoleBrowser
-  let folder: string
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'console-queue-'))
-    const file = join(folder, 'users')
-    await writeFile(file, `${VIEWER}\n`)
-    at = await startConsoleBrowser({ SIGN_IN: 'link,password', USERS_FILE: file }, () => ({
-      password: PASSWORD,
-    }))
+    at = await startConsoleBrowser({ SIGN_IN: 'link,password' }, { vera: 'viewer' })
   })
   beforeAll(async () => {
     await connectCompany(at.host, { stage() {}, line() {} })
@@ -34,10 +21,7 @@ describe('queueing runs in the console', () => {
     )
     expect(labelled.status).toBe(200)
   })
-  afterAll(async () => {
-    await at?.[Symbol.asyncDispose]()
-    await rm(folder, { recursive: true })
-  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
   afterEach(() => at.endTest())
 
   const dialogOf = (page: Page): Locator => page.getByRole('dialog')
@@ -145,9 +129,7 @@ describe('queueing runs in the console', () => {
 
   it('the console explains to a viewer why queueing is disabled', async () => {
     const page = await at.open('/runs/OrderProcess/new-1')
-    await page.getByLabel('User').fill('vera')
-    await page.getByLabel('Password').fill(PASSWORD)
-    await page.getByRole('button', { name: 'Sign in' }).click()
+    await signInAs(page, 'vera')
     await page.getByRole('button', { name: 'More about run' }).click()
     const copy = page.getByRole('button', { name: 'Queue a copy with changes…' })
     expect(await copy.getAttribute('aria-disabled')).toBe('true')

@@ -11,13 +11,7 @@ import { createRedisServers } from '../support/backends/redis-servers.ts'
 import { expectAccessible } from './accessibility.ts'
 import { type AlternatingProxy, startAlternatingProxy } from './alternating-proxy.ts'
 import { launchChromium, soon, type WatchedContext, watchedContext } from './browser.ts'
-import {
-  type ConsoleProcess,
-  createUsersFile,
-  PASSWORD,
-  signInAs,
-  startConsoleProcess,
-} from './console-process.ts'
+import { type ConsoleProcess, startConsoleProcess } from './console-process.ts'
 import { KEYS } from './fake-console.ts'
 import {
   type FakeInstallation,
@@ -25,6 +19,7 @@ import {
   PROCESS,
   startFakeInstallation,
 } from './fake-installation.ts'
+import { PASSWORD, signInAs, usersFile } from './users.ts'
 
 const STATUSES = ['Queued', 'Failed', 'Retrying', 'Completed'] as const
 
@@ -40,13 +35,13 @@ describe('two replicas of the console behind one address', () => {
 
   beforeAll(async () => {
     fake = opened.use(await startFakeInstallation())
-    const users = opened.use(await createUsersFile(['ada', 'ben']))
+    const users = await usersFile(opened, { ada: 'operator', ben: 'operator' })
     const servers = opened.use(await createRedisServers())
     const redis = await servers.start()
     store = opened.use(await startRelay(`redis://:${servers.password}@${redis.address}`, 6379))
     proxy = opened.use(await startAlternatingProxy(() => replicas.map(({ url }) => url)))
     const env = {
-      USERS_FILE: users.path,
+      ...users,
       CONSOLE_URL: proxy.url,
       REDIS_URL: store.url,
     }

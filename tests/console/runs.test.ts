@@ -1,40 +1,25 @@
 /** Tests the list of runs, one run, and the actions on a run in a real browser. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+import { signInAs } from './users.ts'
 
 /**
  * The step `order` sends this text in the query of a URL. The text is so long that the demo API rejects the request
  * with 431.
  */
 const TOO_LONG = 'x'.repeat(20_000)
-const PASSWORD = 'a long password'
-/** A line of the users file, with the hash of PASSWORD. */
-const VIEWER =
-  'vera:viewer:scrypt$32768$8$1$k6GJcJQgrnsdV4wNOLvE0g$NuAmENF-pFV81iu2pusChiQ5Jb0JdKdJWZIj8CDZ2F8'
 /** A hostile id: an id with markup, a path, and a character that reverses the direction of text. */
 const HOSTILE = '../<img src=x onerror=alert(1)>/\u202e%2F'
 
 describe('the pages about runs in the console', () => {
   let at: ConsoleBrowser
-  let folder: string
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'console-users-'))
-    const file = join(folder, 'users')
-    await writeFile(file, `${VIEWER}\n`)
-    at = await startConsoleBrowser({ SIGN_IN: 'link,password', USERS_FILE: file }, () => ({
-      password: PASSWORD,
-    }))
+    at = await startConsoleBrowser({ SIGN_IN: 'link,password' }, { vera: 'viewer' })
   })
-  afterAll(async () => {
-    await at?.[Symbol.asyncDispose]()
-    await rm(folder, { recursive: true })
-  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
   afterEach(() => at.endTest())
 
   /** Sends a request to the coordinator: a GET, or a POST if there is a body. */
@@ -227,9 +212,7 @@ describe('the pages about runs in the console', () => {
 
   it('the page of a run shows a viewer neither data nor enabled actions', async () => {
     const page = await at.open('/runs/OrderProcess/66')
-    await page.getByLabel('User').fill('vera')
-    await page.getByLabel('Password').fill(PASSWORD)
-    await page.getByRole('button', { name: 'Sign in' }).click()
+    await signInAs(page, 'vera')
     await status(page, 'Completed').waitFor()
     const replay = page.getByRole('button', { name: 'Replay…' })
     expect(await replay.getAttribute('aria-disabled')).toBe('true')
@@ -264,9 +247,7 @@ describe('the pages about runs in the console', () => {
     await other.getByText('Response of order').waitFor()
     await page.getByRole('button', { name: 'operator' }).click()
     await page.getByRole('button', { name: 'Sign out' }).click()
-    await other.getByLabel('User').fill('vera')
-    await other.getByLabel('Password').fill(PASSWORD)
-    await other.getByRole('button', { name: 'Sign in' }).click()
+    await signInAs(other, 'vera')
     await other.getByRole('button', { name: 'Show data' }).waitFor()
     expect(new URL(other.url()).hash).toBe('#data')
     expect(await other.getByText('Response of order').count()).toBe(0)
@@ -275,9 +256,7 @@ describe('the pages about runs in the console', () => {
   it('the page Now disables its actions for a viewer, and shows the reason', async () => {
     await queue('of-the-viewer', TOO_LONG)
     const page = await at.open('/')
-    await page.getByLabel('User').fill('vera')
-    await page.getByLabel('Password').fill(PASSWORD)
-    await page.getByRole('button', { name: 'Sign in' }).click()
+    await signInAs(page, 'vera')
     const resume = page.getByRole('button', { name: /^Resume \d+…$/ })
     await resume.waitFor()
     expect(await resume.getAttribute('title')).toBe('This needs the role operator.')

@@ -1,16 +1,12 @@
 /** Tests what a person with the role viewer sees on the pages of the console. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { userLine } from '@integration-host/shared/access/user-line'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type FakeConsole, startFakeConsole } from './fake-console.ts'
 import { PROCESS } from './fake-installation.ts'
 import { fill, LOADED } from './hostile-installation.ts'
+import { signInAs } from './users.ts'
 
-const PASSWORD = 'a long password'
 /** The addresses of the pages with buttons that are disabled for a viewer. */
 const WITH_ACTIONS = [
   '/bulk/op',
@@ -35,32 +31,20 @@ const WITHOUT_ACTIONS = [
 
 describe('the pages of the console for a viewer', () => {
   let at: FakeConsole
-  let folder: string
   let page: Page
   /** A page of an operator, in another browser. */
   let operated: Page
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'console-users-'))
-    const file = join(folder, 'users')
-    await writeFile(file, await userLine('vera', 'viewer', PASSWORD))
-    at = await startFakeConsole(
-      { SIGN_IN: 'link,password', USERS_FILE: file },
-      { password: PASSWORD },
-    )
+    at = await startFakeConsole({ SIGN_IN: 'link,password' }, { vera: 'viewer' })
     fill(at.fake)
     page = await at.open(at.url)
-    await page.getByLabel('User').fill('vera')
-    await page.getByLabel('Password').fill(PASSWORD)
-    await page.getByRole('button', { name: 'Sign in' }).click()
+    await signInAs(page, 'vera')
     await page.getByRole('navigation').waitFor()
     operated = await (await at.another()).open(at.signInLink() ?? '')
     await operated.getByRole('navigation').waitFor()
   })
-  afterAll(async () => {
-    await at?.[Symbol.asyncDispose]()
-    await rm(folder, { recursive: true })
-  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
   afterEach(() => expect(at.problems).toEqual([]))
 
   /** Returns each disabled button as its text and the reason that a screen reader announces. */
