@@ -194,7 +194,7 @@ export function createCoordinatorMetrics(
 
   return {
     /** Counts the outcome of a step. `ms`, the duration of the step, is given only if the outcome was recorded. */
-    countStep(process: string, step: string, outcome: string, ms?: number) {
+    countStep: (process: string, step: string, outcome: string, ms?: number) => {
       steps.inc({ process, step, outcome })
       outcomes[outcome] = (outcomes[outcome] ?? 0) + 1
       stepEndedAt.set(JSON.stringify([process, step]), performance.now())
@@ -202,12 +202,12 @@ export function createCoordinatorMetrics(
     },
     countSwept: (count: number) => swept.inc(count),
     countRecovered: (count: number) => recovered.inc(count),
-    setOnline(next: boolean) {
+    setOnline: (next: boolean) => {
       isOnline = next
       online.set(next ? 1 : 0)
     },
     /** Sets how many objects that runs have written were found changed or gone within a day. */
-    setEntriesOutside(counts: readonly EntryCount[]) {
+    setEntriesOutside: (counts: readonly EntryCount[]) => {
       outside = counts
       entriesOutside.reset()
       for (const { State: state, Entity: entity, Count } of counts)
@@ -218,7 +218,7 @@ export function createCoordinatorMetrics(
     watchStreams: (count: () => number) => metrics.beforeEach(() => watchers.set(count())),
     /** Registers a function that returns the number of requests that wait for the end of a run. */
     watchWaiting: (count: () => number) => metrics.beforeEach(() => waitingRequests.set(count())),
-    setWebhookBacklog(backlog: readonly WebhookBacklog[]) {
+    setWebhookBacklog: (backlog: readonly WebhookBacklog[]) => {
       // Removes the metrics of receivers that no longer have undelivered webhooks. The backlog does not list such
       // receivers.
       webhooksWaiting.reset()
@@ -228,7 +228,7 @@ export function createCoordinatorMetrics(
         oldestWebhook.set({ receiver }, oldestMs / 1_000)
       }
     },
-    setOperations(counts: Readonly<Record<'Running' | 'Paused', number>>) {
+    setOperations: (counts: Readonly<Record<'Running' | 'Paused', number>>) => {
       for (const [status, count] of Object.entries(counts)) bulkOperations.set({ status }, count)
     },
     /** Counts an event of the queue `on.<process>`. */
@@ -240,12 +240,12 @@ export function createCoordinatorMetrics(
     countPurged: (process: string, count: number) => purgedRuns.inc({ process }, count),
     countForgotten: (count: number) => forgottenRuns.inc(count),
     /** Sets the age of the oldest finished run of each process, and the time since the last completed retention pass. */
-    setRetention({ oldestMs, lastPassMs }: RetentionAges) {
+    setRetention: ({ oldestMs, lastPassMs }: RetentionAges) => {
       for (const process of processes.keys())
         oldestRun.set({ process }, (oldestMs.get(process) ?? 0) / 1_000)
       lastPass.set(lastPassMs / 1_000)
     },
-    setResealing(progress: ResealingProgress | null) {
+    setResealing: (progress: ResealingProgress | null) => {
       outdatedPayloads.reset()
       if (typeof progress?.outdated === 'number')
         outdatedPayloads.set({ key: progress.keyId }, progress.outdated)
@@ -255,12 +255,12 @@ export function createCoordinatorMetrics(
     /** Sets the largest lag of the change feeds of connected companies, in ms. */
     setChangeFeedLag: (lagMs: number) => changeFeedLag.set(lagMs / 1_000),
     /** Sets the lag of each schedule of this coordinator. */
-    setSchedules(schedules: readonly StoredSchedule[]) {
+    setSchedules: (schedules: readonly StoredSchedule[]) => {
       scheduleLag.reset() // removes the metrics of schedules that are no longer in the list
       for (const { process, name: schedule, lagMs } of schedules)
         scheduleLag.set({ process, schedule }, lagMs / 1_000)
     },
-    async setAudit(audit: Audit) {
+    setAudit: async (audit: Audit) => {
       for (const [kind, count] of Object.entries(audit.violations)) violations.set({ kind }, count)
       for (const status of headerStatuses)
         transactions.set({ status }, audit.runsByStatus[status] ?? 0)
