@@ -128,7 +128,7 @@ function patternsOf(value: string) {
   const source = [
     anyNotation(value),
     ...encoded.map((form) =>
-      form === hex ? `(?i:${hex})` : form.replaceAll(/[+/=]/g, anyNotation),
+      form === hex ? inAnyCase(hex) : form.replaceAll(/[+/=]/g, anyNotation),
     ),
   ].join('|')
   return {
@@ -148,7 +148,7 @@ function patternsOf(value: string) {
 const anyNotation = (text: string): string =>
   text.replaceAll(/\\+|[^\\]/gu, (part) =>
     part.startsWith('\\')
-      ? String.raw`(?:\\|(?i:%5c|\\u005c)){${part.length},${part.length * 4}}`
+      ? String.raw`(?:\\|%5[cC]|\\[uU]005[cC]){${part.length},${part.length * 4}}`
       : `(?:${notationsOf(part).join('|')})`,
   )
 
@@ -163,11 +163,20 @@ function notationsOf(character: string): readonly string[] {
   const short = SHORT_ESCAPES.get(character)
   return [
     literal,
-    `(?i:${percent}|${unicode})`,
+    inAnyCase(percent),
+    inAnyCase(unicode),
     ...(short === undefined ? [] : [String.raw`\\` + short]),
     ...(character === ' ' ? [String.raw`\+`] : []),
   ]
 }
+
+/**
+ * Returns the source of a pattern that finds a text in upper and lower case. It does not use the modifier `(?i:…)`: in a
+ * process that has compiled more than a megabyte of regular expressions, V8 13.6 matches a choice below that modifier only
+ * as it is written.
+ */
+const inAnyCase = (source: string): string =>
+  source.replaceAll(/[a-z]/gi, (letter) => `[${letter.toLowerCase()}${letter.toUpperCase()}]`)
 
 /** The short escapes of RFC 8259 §7, except the escape of the backslash. */
 const SHORT_ESCAPES: ReadonlyMap<string, string> = new Map([

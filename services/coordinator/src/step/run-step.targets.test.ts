@@ -1,6 +1,7 @@
+import { setFlagsFromString } from 'node:v8'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { Secret } from '@integration-host/shared/secrets/secret'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { z } from 'zod'
 import { answered, outcomeOf } from '../../test-support/step-outcome.ts'
 import { createCoolDowns } from './cool-downs.ts'
@@ -283,6 +284,17 @@ describe('the secret of a target', () => {
       definition: define('basic', value),
     })
     expect(outcome).toMatchObject({ kind: 'completed', response: { body: stored } })
+  })
+
+  it('a response is stored without the secret in a process that has compiled many regular expressions', async () => {
+    // V8 compiles all further expressions like this after the first megabyte of them.
+    setFlagsFromString('--no-regexp-optimization')
+    onTestFinished(() => setFlagsFromString('--regexp-optimization'))
+    const body = 'a=many%2b%2F%3C%3e&b=many\\u002B\\u002f\\u003C\\u003e'
+    const { outcome } = await outcomeOf(sendTo({}), [answered(200, body)], {
+      definition: define('bearer', 'many+/<>'),
+    })
+    expect(outcome).toMatchObject({ response: { body: 'a=[secret]&b=[secret]' } })
   })
 
   it('a secret is redacted in a response that is nested so deeply that recursion would overflow the stack', async () => {
