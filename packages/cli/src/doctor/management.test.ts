@@ -99,6 +99,9 @@ describe('checks of RabbitMQ by the management API', () => {
       'start.OrderProcess',
       'start.OrderProcess.signal',
       'steps.ChangeFeed.read',
+      'steps.OrderProcess.busy',
+      'steps.OrderProcess.busy.3',
+      'steps.OrderProcess.high',
       'entries.Audit',
     ])
       expect(names).toContain(PREFIX + name)
@@ -129,10 +132,12 @@ describe('checks of RabbitMQ by the management API', () => {
     queues = queues.filter(({ name }) => name !== STEPS)
     const forgotten = { arguments: {}, policy: null, effective_policy_definition: [], messages: 3 }
     queues.push({ name: `${PREFIX}steps.Old.one`, ...forgotten })
+    queues.push({ name: `${PREFIX}steps.Old.busy`, ...forgotten })
     queues.push({ name: 'steps.Other.one', ...forgotten })
     expect(await amiss()).toMatchObject([
       { verdict: 'warning', found: `missing: ${STEPS}` },
       { verdict: 'warning', found: expect.stringContaining(`${PREFIX}steps.Old.one: 3 messages`) },
+      { verdict: 'warning', found: expect.stringContaining(`${PREFIX}steps.Old.busy: 3 messages`) },
     ])
   })
 

@@ -2,6 +2,7 @@ import {
   BUSY_LANES,
   busyLanesOf,
   HIGH_LANE,
+  lanesOf,
   stepQueue,
 } from '@integration-host/shared/contracts/step-message'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -102,6 +103,22 @@ export function lanesContract(kind: 'embedded' | 'real'): void {
       const high = started.first.lastIndexOf('high')
       expect(high).toBeLessThan(started.first.lastIndexOf('normal'))
       expect(started.first.slice(0, high)).toContain('normal')
+    })
+
+    it('the integrity report shows what waits in the lanes', async () => {
+      await act('pause')
+      await queue('a', 10)
+      await eventually(async () => {
+        const response = await host.call('/integrity')
+        const report = (await response.json()) as {
+          readonly ok: boolean
+          readonly lanes: readonly { process: string; lane: string; messages: number }[]
+        }
+        expect(report.ok).toBe(true)
+        const ofTurns = report.lanes.filter(({ process }) => process === 'Turns')
+        expect(ofTurns.map(({ lane }) => lane)).toEqual(lanesOf(['first', 'second']))
+        expect(ofTurns.reduce((sum, { messages }) => sum + messages, 0)).toBe(10 - PREFETCH)
+      })
     })
 
     it('a process with a place of the name of a lane runs as before', async () => {
