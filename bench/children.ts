@@ -3,8 +3,10 @@
  * and how long a parent takes to go on after its last child. The step of a child does nothing, so that the rates are those
  * of the engines.
  *
- *   npm run bench -- children [--shapes 1x1000,100x100] [--rounds 5] [--finished 1000000] [--queued 100000] [--no-bullmq]
+ *   npm run bench -- children [--shapes 1x1000,100x100] [--rounds 5] [--finished 1000000] [--queued 100000] [--concurrency 64]
+ *     [--no-bullmq]
  *
+ * `--concurrency` is `PREFETCH` of the coordinator, and the number of jobs that a worker of BullMQ processes at once.
  * `--queued` measures nothing else than the memory of the coordinator while one parent queues that many children.
  * `--finished` first inserts that many completed children of other parents into the tables. BullMQ uses a Redis of its own
  * that makes each write durable before its reply, as PostgreSQL does (`appendfsync always`). The contenders take turns
@@ -32,6 +34,7 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '5' },
     finished: { type: 'string', default: '0' },
     queued: { type: 'string', default: '0' },
+    concurrency: { type: 'string', default: '64' },
     bullmq: { type: 'boolean', default: true },
   },
 })
@@ -39,8 +42,6 @@ const SHAPES = values.shapes.split(',').map((text): Shape => {
   const [parents = 1, children = 1] = text.split('x').map(Number)
   return { parents, children }
 })
-/** The number of jobs that a worker of BullMQ processes at once, as `PREFETCH` of the coordinator. */
-const CONCURRENCY = 64
 const POLL_MS = 20
 const DEADLINE_MS = 300_000
 /** The children of the family of which `--finished` inserts copies. */
@@ -114,7 +115,11 @@ async function startCoordinator(of: System): Promise<ServiceProcess> {
       join(folder, `${name}.ts`),
       `import { defineProcess } from 'integration-host'\n${source}\n`,
     )
-  const process = of.start('coordinator', { PROCESSES: folder, LOG_LEVEL: 'warn' })
+  const process = of.start('coordinator', {
+    PROCESSES: folder,
+    LOG_LEVEL: 'warn',
+    PREFETCH: values.concurrency,
+  })
   await of.ready('coordinator')
   return process
 }
@@ -205,7 +210,7 @@ async function families({ parents, children }: Shape): Promise<Measured> {
 async function startBullmq(): Promise<Contender> {
   const redis = opened.use(await startPrivateRedis({ appendOnly: 'always' }))
   const child = opened.adopt(
-    fork(join(import.meta.dirname, 'children/bullmq-flows.ts'), [redis.url, String(CONCURRENCY)]),
+    fork(join(import.meta.dirname, 'children/bullmq-flows.ts'), [redis.url, values.concurrency]),
     (one) => void one.kill('SIGKILL'),
   )
   await once(child, 'message')
