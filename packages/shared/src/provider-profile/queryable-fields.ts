@@ -6,24 +6,20 @@
  */
 const DocNumber = { DocNumber: 21 } as const
 const DisplayName = { DisplayName: 500 } as const
-const Name = { Name: 100 } as const
 
 export const queryableFields = {
-  Account: Name,
+  Account: { Name: 100 },
   Bill: DocNumber,
   BillPayment: DocNumber,
-  Class: Name,
   CreditMemo: DocNumber,
   Customer: DisplayName,
-  Department: Name,
   Deposit: DocNumber,
   Employee: DisplayName,
   Estimate: DocNumber,
   Invoice: DocNumber,
-  Item: Name,
+  Item: { Name: 100 },
   JournalEntry: DocNumber,
   Payment: { PaymentRefNum: 21 },
-  PaymentMethod: { Name: 31 },
   Purchase: DocNumber,
   PurchaseOrder: DocNumber,
   RefundReceipt: DocNumber,
