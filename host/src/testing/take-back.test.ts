@@ -3,29 +3,32 @@ import { startTestHost, type TestHost } from 'integration-host/testing'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
 const REALM = '42'
-const credential = `ACC-${REALM}`
 const idOf = (entity: string) => (body: unknown) =>
   z.object({ [entity]: z.object({ Id: z.string() }) }).parse(body)[entity]?.Id ?? ''
-const post = <Body extends object>(path: string, body: Body) =>
-  ({ url: `/v3/company/${REALM}/${path}`, method: 'POST', body }) as const
+const post = <Body extends object>({ realm }: OfCompany, path: string, body: Body) =>
+  ({ url: `/v3/company/${realm}/${path}`, method: 'POST', body }) as const
+const credentialOf = ({ realm }: OfCompany) => ({ credential: `ACC-${realm}` })
+interface OfCompany {
+  readonly realm: string | null
+}
 
 /** Creates a customer and an invoice, and with `paid` a payment of the invoice. */
 const sales = defineProcess('Sales', {
   input: z.object({ name: z.string(), paid: z.boolean(), fails: z.boolean().optional() }),
 })
   .step('customer', (step) =>
-    step.execute(post('customer', { DisplayName: step.initialData.name }), {
-      credential,
+    step.execute(post(step, 'customer', { DisplayName: step.initialData.name }), {
+      ...credentialOf(step),
       parse: idOf('Customer'),
     }),
   )
   .step('invoice', (step) =>
     step.execute(
-      post('invoice', {
+      post(step, 'invoice', {
         CustomerRef: { value: step.previous.data },
         Line: [{ Amount: 50, DetailType: 'SalesItemLineDetail' }],
       }),
-      { credential, parse: idOf('Invoice') },
+      { ...credentialOf(step), parse: idOf('Invoice') },
     ),
   )
   .step('payment', (step) => {
@@ -33,12 +36,12 @@ const sales = defineProcess('Sales', {
     if (!step.initialData.paid) return step.complete()
     const linked = { TxnId: step.previous.data, TxnType: 'Invoice' }
     return step.execute(
-      post('payment', {
+      post(step, 'payment', {
         CustomerRef: { value: step.item('customer').data },
         TotalAmt: 50,
         Line: [{ Amount: 50, LinkedTxn: [linked] }],
       }),
-      { credential },
+      credentialOf(step),
     )
   })
 
@@ -66,6 +69,23 @@ describe('taking back', () => {
       'Invoice left gone',
       'Payment left gone',
     ])
+  })
+
+  it('takes back the objects of two companies, which have the same ids', async () => {
+    const other = await host.company('43')
+    await sell('1')
+    await host.run(sales, '2', { name: 'Ada', paid: true }, { realm: '43' })
+    const objects = await host.takeBack(sales)
+    expect(
+      objects.map(({ Realm, Entity, Outcome }) => `${Realm} ${Entity} ${Outcome}`).toSorted(),
+    ).toEqual(
+      ['42', '43'].flatMap((realm) => [
+        `${realm} Customer inactivated`,
+        `${realm} Invoice deleted`,
+        `${realm} Payment deleted`,
+      ]),
+    )
+    expect(other.calls.filter(({ method }) => method === 'POST')).toHaveLength(6)
   })
 
   it('a dry run says the same and changes nothing', async () => {

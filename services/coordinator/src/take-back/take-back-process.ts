@@ -2,12 +2,14 @@
  * The built-in process that takes back one object, which a run has created in the books of a company. A run of it is queued
  * for each object of an operation with the action `take-back`.
  *
- * K1  The id of a run is that of the operation and of the object, so a repetition of the operation does nothing.
+ * K1  The id of a run is that of the operation, of the company and of the object, whose id is unique in its company only. So
+ *     a repetition of the operation does nothing.
  * K2  The step `look` reads the object and decides. The step `remove` sends the `SyncToken` that `look` has read, so an
  *     object that was changed in between is not removed.
  * K3  What belongs to another object waits until that one is over: an invoice for its payments, an object of a list for all
  *     transactions of the operation. Everything else is taken back at once.
  */
+import { hash } from 'node:crypto'
 import { credentialName, Realm } from '@integration-host/shared/contracts/realm'
 import {
   EntityName,
@@ -68,8 +70,15 @@ export const Looked = z.union([
   }),
 ])
 
-export const takeBackId = (operation: string, entity: string, id: string): string =>
-  `${operation}/${entity}-${id}`
+export const takeBackId = (
+  operation: string,
+  { realm, entity, id }: { readonly realm: string; readonly entity: string; readonly id: string },
+): string => `${operation}/${shortRealm(realm)}/${entity}-${id}`
+
+/** The id of a transaction has at most 128 characters, and the longest realm has 64. Those of Intuit have 16 digits. */
+const shortRealm = (realm: string): string =>
+  realm.length <= MAX_REALM ? realm : hash('sha256', realm).slice(0, MAX_REALM)
+const MAX_REALM = 24
 
 /** The pause after a response of an unavailable provider. */
 const UNAVAILABLE_MS = 30_000
@@ -159,7 +168,7 @@ export function createTakeBackProcess(deps: TakeBackDeps): ProcessDefinition {
       limit: 200,
     })
     const isTransaction = ({ TransactionID }: { TransactionID: string }): boolean =>
-      removalOf(/\/([A-Za-z0-9]+)-/.exec(TransactionID)?.[1] ?? '') === 'delete'
+      removalOf(/\/([A-Za-z0-9]+)-[^/]*$/.exec(TransactionID)?.[1] ?? '') === 'delete'
     return runs.some(isTransaction) || next !== null
   }
 
@@ -169,11 +178,13 @@ export function createTakeBackProcess(deps: TakeBackDeps): ProcessDefinition {
    */
   async function judgeLinks(
     { Operation, CreatedAt }: TakeBackData,
+    realm: string,
     links: ReturnType<typeof linksTo>,
   ): Promise<'free' | 'ours' | 'linked' | 'wait'> {
     let result: 'free' | 'ours' = 'free'
     for (const { entity, id } of links) {
-      const found = await source.get(TAKE_BACK, takeBackId(Operation, entity, id), null)
+      const runId = takeBackId(Operation, { realm, entity, id })
+      const found = await source.get(TAKE_BACK, runId, null)
       if (found === null) return (await isQueueing(Operation)) ? 'wait' : 'linked'
       const other = TakeBackData.parse(found.run.InitialData)
       if (!isApplied(entity) && other.CreatedAt <= CreatedAt) continue
@@ -220,7 +231,7 @@ export function createTakeBackProcess(deps: TakeBackDeps): ProcessDefinition {
         ((await isQueueing(data.Operation)) || (await hasActiveTransactions(data.Operation, realm)))
       return isEarly ? WAIT : removal(action, object['SyncToken'], DryRun)
     }
-    const links = isApplied(entity) ? 'free' : await judgeLinks(data, linksTo(object))
+    const links = isApplied(entity) ? 'free' : await judgeLinks(data, realm, linksTo(object))
     if (links === 'wait') return WAIT
     if (links === 'linked') return left({ reason: isPaid(object) ? 'paid' : 'linked' })
     if (links === 'free' && !isApplied(entity) && isPaid(object)) return left({ reason: 'paid' })

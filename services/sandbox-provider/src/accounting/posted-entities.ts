@@ -82,17 +82,18 @@ const FIRST_NUMBER = 1_001
 
 export function createPostedEntities(rules: BookRules = openBooks): PostedEntities {
   const responses = new Map<string, Body>()
-  /** The entities of all companies by id. Ids are unique across companies. */
+  /** The entities by company and id. An id is unique in its company only, as at Intuit. */
   const stored = new Map<string, Stored>()
-  /** The deleted entities of all companies by id. */
+  /** The deleted entities by company and id. */
   const deletions = new Map<string, Omit<Stored, 'content'> & { readonly content: Body }>()
   /** The last document number of each sequence of a company. */
   const numbers = new Map<string, number>()
-  let lastId = 0
+  const lastIds = new Map<string, number>()
+  const keyOf = (realm: string, id: string): string => `${realm}/${id}`
 
   function find(realm: string, entity: Entity, id: unknown): Stored | null {
-    const found = typeof id === 'string' ? stored.get(id) : undefined
-    return found?.realm === realm && found.entity === entity ? found : null
+    const found = typeof id === 'string' ? stored.get(keyOf(realm, id)) : undefined
+    return found?.entity === entity ? found : null
   }
 
   function isNameTaken({ realm, entity }: PostRequest, content: Body): boolean {
@@ -109,7 +110,7 @@ export function createPostedEntities(rules: BookRules = openBooks): PostedEntiti
   }
 
   function store({ realm, entity }: PostRequest, content: Stored['content']): void {
-    stored.set(content.Id, { realm, entity, content })
+    stored.set(keyOf(realm, content.Id), { realm, entity, content })
     forgetOldest(stored, STORED_ENTITIES)
   }
 
@@ -166,7 +167,7 @@ export function createPostedEntities(rules: BookRules = openBooks): PostedEntiti
         ...afterPayment(open, payment, findIn(realm)),
         ...nextVersion(open.content, now),
       }
-      stored.set(id, { ...open, content })
+      stored.set(keyOf(realm, id), { ...open, content })
       return [{ entity: kind, id }]
     })
   }
@@ -182,7 +183,7 @@ export function createPostedEntities(rules: BookRules = openBooks): PostedEntiti
         ...computed(request, left, payment.content, now),
         ...nextVersion(payment.content, now),
       }
-      stored.set(id, { ...payment, content })
+      stored.set(keyOf(realm, id), { ...payment, content })
       return [{ entity: kind, id }]
     })
   }
@@ -201,11 +202,13 @@ export function createPostedEntities(rules: BookRules = openBooks): PostedEntiti
     const members = computed(request, given, {}, now)
     const error = rejection(request, null, members)
     if (error !== null) return { kind: 'rejected', error }
+    const id = (lastIds.get(request.realm) ?? 0) + 1
+    lastIds.set(request.realm, id)
     const content = {
       ...members,
       domain: 'QBO',
       sparse: false,
-      Id: String(++lastId),
+      Id: String(id),
       SyncToken: '0',
       MetaData: { CreateTime: at, LastUpdatedTime: at },
     }
@@ -224,11 +227,11 @@ export function createPostedEntities(rules: BookRules = openBooks): PostedEntiti
     if (request.operation === 'delete') {
       const error = rejection(request, known.content, null)
       if (error !== null) return { kind: 'rejected', error }
-      stored.delete(Id)
+      stored.delete(keyOf(request.realm, Id))
       const deleted = { domain: 'QBO', status: 'Deleted', Id }
       const { realm, entity } = known
       const content = { ...deleted, MetaData: { LastUpdatedTime: at } }
-      deletions.set(Id, { realm, entity, content })
+      deletions.set(keyOf(realm, Id), { realm, entity, content })
       forgetOldest(deletions, STORED_DELETIONS)
       const settled = [
         ...settle(request, known.content, {}, now),
@@ -297,7 +300,7 @@ export function createPostedEntities(rules: BookRules = openBooks): PostedEntiti
       stored.clear()
       deletions.clear()
       numbers.clear()
-      lastId = 0
+      lastIds.clear()
     },
   }
 }
