@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { Time } from './run-filter.ts'
 import { EntityId, EntityName } from './provider-event.ts'
 import { Realm } from './realm.ts'
+import { StepName } from './step-message.ts'
 import { ReplayID, TransactionID } from './transaction.ts'
 
 /** What a write has done with an object in the books of a company. */
@@ -79,7 +80,7 @@ export const EntryFilter = z.strictObject({
   realm: Realm.optional(),
   entity: EntityName.optional(),
   id: EntityId.optional().meta({ description: 'the id of the object' }),
-  process: z.string().min(1).max(200).optional(),
+  process: StepName.optional(),
   transaction: TransactionID.optional(),
   state: z.enum(entryStates).optional(),
   since: Time.optional().meta({ description: 'recorded at this time or later' }),

@@ -2,6 +2,8 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/access-keys'
 import { EntryPage } from '@integration-host/shared/contracts/book-entry'
+import type { TakenObject } from '@integration-host/shared/contracts/operation'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type FakeBooks, fakeBooks } from '../../test-support/fake-books.ts'
 import { respondWith } from '../../test-support/fake-target.ts'
@@ -98,6 +100,7 @@ export function entriesContract(kind: 'embedded' | 'real'): void {
         Bill: ['create', 'send'],
         Clumsy: ['create'],
         Batch: ['post'],
+        TakeBack: ['look', 'remove'],
       })
     })
     afterEach(async () => {
@@ -109,12 +112,12 @@ export function entriesContract(kind: 'embedded' | 'real'): void {
       processes: FixtureOptions['processes'] = [bill, clumsy, batch],
     ): Promise<{ host: Fixture; books: FakeBooks }> => {
       const file = join(backends.dataDir, 'keys.json')
-      const reader = {
-        id: 'reader',
-        scopes: ['transactions:read'],
-        sha256: digestOf(keyOf('reader')),
-      }
-      await writeFile(file, JSON.stringify([{ ...reader, realms: ['43'], processes: ['*'] }]))
+      const keys = [
+        { id: 'reader', scopes: ['transactions:read'], realms: ['43'] },
+        { id: 'operator', scopes: ['transactions:read', 'transactions:operate'], realms: ['43'] },
+        { id: 'stranger', scopes: ['transactions:read'], realms: ['44'] },
+      ].map((key) => ({ ...key, processes: ['*'], sha256: digestOf(keyOf(key.id)) }))
+      await writeFile(file, JSON.stringify(keys))
       const host = await startFixture(backends, { processes, env: { SERVICE_KEYS_FILE: file } })
       opened.push(host)
       return { host, books: fakeBooks(host.target, { realm: '42', firstId: 129 }) }
@@ -218,7 +221,7 @@ export function entriesContract(kind: 'embedded' | 'real'): void {
       expect((await read(host)).items).toHaveLength(4)
     })
 
-    it('entries are read in pages, and a wrong query is rejected', async () => {
+    it('entries are read in pages', async () => {
       const { host } = await start()
       for (const id of ['A-1', 'A-2']) await host.queue(id, null, '42')
       for (const id of ['A-1', 'A-2']) await host.reached(id, 'Completed')
@@ -232,14 +235,98 @@ export function entriesContract(kind: 'embedded' | 'real'): void {
       } while (cursor !== null)
       expect(new Set(seen).size).toBe(4)
       expect(seen).toHaveLength(4)
-      for (const query of [
-        '?state=Gone',
-        '?since=yesterday',
-        '?cursor=x',
-        '?realm=4%2F2',
-        '?ids=1',
-      ])
-        expect((await host.call(`/entries${query}`)).status).toBe(400)
+    })
+
+    it('a wrong query of entries, or a wrong period of the books, is rejected and names the parameter', async () => {
+      const { host } = await start()
+      const rejected = async (path: string, parameter: string) => {
+        const response = await host.call(path)
+        const problem = (await response.json()) as { code: string; detail: string }
+        expect([response.status, problem.code], path).toEqual([400, 'invalid_request'])
+        expect(JSON.stringify(problem), path).toContain(parameter)
+      }
+      const long = 'x'.repeat(300)
+      for (const [parameter, ...values] of [
+        ['realm', '', '4%2F2', long],
+        ['entity', '', 'In%20voice', '9Invoice', long],
+        ['id', '', '1%202', '%00', 'é', '1'.repeat(21)],
+        ['process', '', '%00', 'a%2Fb', long],
+        ['transaction', '', '%00', long],
+        ['state', '', 'Gone', 'verified'],
+        ['since', '', 'yesterday', '2026-13-01T00:00:00Z', '0000-01-01T00:00:00Z'],
+        ['limit', '', '0', '501', '-1', '1.5', 'all'],
+        ['cursor', 'x', long, '%00'],
+      ] as const)
+        for (const value of values) await rejected(`/entries?${parameter}=${value}`, parameter)
+      await rejected('/entries?ids=1', 'ids')
+      await rejected('/entries?realm=42&realm=43', 'realm')
+      const since = 'since=2026-10-01T00:00:00Z'
+      for (const [query, parameter] of [
+        ['', 'since'],
+        ['?since=', 'since'],
+        ['?since=2026-10', 'since'],
+        [`?${since}&${since}`, 'since'],
+        [`?${since}&until=2026-10-01T00:00:00Z`, 'until'],
+        [`?${since}&until=2026-09-01T00:00:00Z`, 'until'],
+        [`?${since}&until=soon`, 'until'],
+        [`?${since}&month=2026-10`, 'month'],
+      ] as const)
+        await rejected(`/realms/42/books${query}`, parameter)
+      await rejected(`/realms/4%2F2/books?${since}`, 'realm')
+      const wide = 'since=0001-01-01T00:00:00Z&until=9999-12-31T23:59:59Z'
+      expect(await (await host.call(`/realms/42/books?${wide}`)).json()).toMatchObject({
+        Ready: true,
+        Sentence: 'ready to close: no entry is verified',
+      })
+    })
+
+    it('a key that is bound to a company asks for no books of another one, and takes back only objects of its own', async () => {
+      const { host } = await start()
+      const other = fakeBooks(host.target, { realm: '43', firstId: 7 })
+      await host.queue('A-1', null, '42')
+      await host.queue('A-2', null, '43')
+      for (const id of ['A-1', 'A-2']) await host.reached(id, 'Completed')
+      const as = (key: string) => ({ Authorization: `Bearer ${keyOf(key)}` })
+      const period = 'books?since=2026-10-01T00:00:00Z'
+      const statusOf = async (path: string, key: string, body?: object) =>
+        (
+          await host.call(path, {
+            headers: { ...as(key), 'Content-Type': 'application/json' },
+            ...(body !== undefined && { method: 'POST', body: JSON.stringify(body) }),
+          })
+        ).status
+      expect(await statusOf(`/realms/42/${period}`, 'reader')).toBe(403)
+      expect(await statusOf(`/realms/43/${period}`, 'reader')).toBe(200)
+      const takeBack = {
+        Action: 'take-back',
+        Process: 'Bill',
+        Reason: 'as the test wants',
+        DryRun: true,
+      }
+      const foreign = { ...takeBack, Filter: { realm: ['42'] } }
+      expect(await statusOf('/operations', 'reader', { ...takeBack, Filter: {} })).toBe(403)
+      expect(await statusOf('/operations', 'operator', foreign)).toBe(403)
+      const response = await host.call('/operations', {
+        method: 'POST',
+        headers: { ...as('operator'), 'Content-Type': 'application/json' },
+        body: JSON.stringify({ ...takeBack, Ids: ['A-1', 'A-2'] }),
+      })
+      expect(response.status).toBe(202)
+      const { ID } = (await response.json()) as { ID: string }
+      const objects = await eventually(async () => {
+        const list = await host.call(`/operations/${ID}/objects`, { headers: as('operator') })
+        const { items } = (await list.json()) as { items: TakenObject[] }
+        expect(items.map(({ Realm, Entity, EntityID }) => [Realm, Entity, EntityID])).toEqual([
+          ['43', 'Invoice', other.invoices[0]?.Id],
+        ])
+        return items
+      })
+      expect(objects).toHaveLength(1)
+      expect(await (await host.call(`/operations/${ID}`)).json()).toMatchObject({
+        FailedByCode: { forbidden: 1 },
+      })
+      for (const path of [`/operations/${ID}`, `/operations/${ID}/objects`])
+        expect(await statusOf(path, 'stranger')).toBe(403)
     })
 
     it('no amount, name or memo is in the table, in the log, or in a response', async () => {
