@@ -52,6 +52,8 @@ const optionalQueues = [
   startTopology('OrderProcess', signalKey('OrderProcess')),
   processTopology('ChangeFeed', ['read']),
   processTopology('ChangeLook', ['read']),
+  processTopology('TakeBack', ['look', 'remove']),
+  changesTopology(entriesQueue('OrderLine'), 'OrderLine', []),
 ].flatMap((topology) => topology.queues)
 
 /** Every queue that a service may declare. */

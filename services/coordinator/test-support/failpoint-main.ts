@@ -15,7 +15,8 @@
  *   'inline'`. The first step of `company` calls a company through the gateway. The first step of `short` completes the
  *   run. `changes` is like `short`, but changes of invoices start its runs. The second step of `waiting` and `expiring`
  *   is an event; the time of `expiring` is over at once. `rounds` skips its second step and repeats its third one. The
- *   last step of `undo` fails, so the two others are undone. The second place of `changing` waits for a change. The second
+ *   last step of `undo` fails, so the two others are undone. The second place of `changing` waits for a change. `books` creates an
+ *   invoice, and a payment unless the number of the order is divisible by three. The second
  *   place of `family` has three children, two of which may run at the same time; `held` is the same with children that never
  *   end. Those of `families` call the demo API; their number is `CHILDREN`.
  * - `TOKEN_SERVICE_URL`: the URL of token-service. Without this setting, every company counts as connected.
@@ -324,6 +325,52 @@ const familyOf = (children: typeof lineProcess, count: number, concurrent: numbe
     })
     .step('csv', (step) => step.complete(step.previous.data.completed))
 
+/** Creates an invoice, and a payment for two of three orders. */
+const booksProcess = defineProcess('OrderProcess', { input: z.string() })
+  .step('order', (step) =>
+    step.execute(
+      {
+        method: 'POST',
+        url: `/v3/company/${step.realm}/invoice`,
+        body: {
+          DocNumber: step.initialData,
+          PrivateNote: 'as sent',
+          Line: [{ Amount: 66, DetailType: 'SalesItemLineDetail' }],
+        },
+      },
+      {
+        credential: `ACC-${step.realm}`,
+        parse: (body) => z.object({ Invoice: z.object({ Id: z.string() }) }).parse(body).Invoice.Id,
+      },
+    ),
+  )
+  .step('report', (step) =>
+    Number(step.initialData) % 3 === 0
+      ? step.complete(null)
+      : step.execute(
+          {
+            method: 'POST',
+            url: `/v3/company/${step.realm}/payment`,
+            body: {
+              PrivateNote: 'as sent',
+              TotalAmt: 66,
+              Line: [
+                { Amount: 66, LinkedTxn: [{ TxnId: step.previous.data, TxnType: 'Invoice' }] },
+              ],
+            },
+          },
+          { credential: `ACC-${step.realm}` },
+        ),
+  )
+  .step('csv', (step) => step.complete())
+/** Its runs say which changed entries were reported. */
+const auditProcess = defineProcess('OrderLine', {
+  on: (['Invoice', 'Payment'] as const).map((entity) => ({
+    entry: ['changed', 'deleted', 'missing'],
+    entity,
+  })),
+}).step('line', (step) => step.complete())
+
 // The coordinator's own loader loads the order process, because its file imports `integration-host`.
 const orderProcess = (await loadProcesses()).definitions.get('OrderProcess')
 if (orderProcess === undefined) throw new StartupError('OrderProcess was not loaded')
@@ -342,11 +389,13 @@ const processes: Readonly<Record<string, ProcessDefinition>> = {
   family: familyOf(lineProcess, 3, 2),
   held: familyOf(heldProcess, 3, 2),
   families: familyOf(callingProcess, Number(CHILDREN ?? 3), 10),
+  books: booksProcess,
 }
 const children: Readonly<Record<string, ProcessDefinition>> = {
   family: lineProcess,
   held: heldProcess,
   families: callingProcess,
+  books: auditProcess,
 }
 
 await runService('coordinator', async () => {
