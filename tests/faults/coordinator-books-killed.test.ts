@@ -120,10 +120,8 @@ let kills = 0
 async function whileKilled<Result>(work: () => Promise<Result>): Promise<Result> {
   let isDone = false
   const working = work().finally(() => (isDone = true))
-  // oxlint-disable-next-line typescript/no-unnecessary-condition -- the loop waits for the callback above
   while (!isDone) {
     await Promise.race([working.catch(() => null), delay(PAUSE_MS + 1_000 * random())])
-    // oxlint-disable-next-line typescript/no-unnecessary-condition -- as above
     if (isDone) break
     const name = random() < 0.6 ? 'coordinator' : 'accounting-gateway'
     await system.service(name).stop('SIGKILL')
