@@ -1,12 +1,11 @@
-import { once } from 'node:events'
 import {
   createServer,
   type IncomingHttpHeaders,
   type IncomingMessage,
   type ServerResponse,
 } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { json, text } from 'node:stream/consumers'
+import { listenLocal } from '@integration-host/shared/test-support/listen-local'
 
 export const SERVICE_KEY = 'test-service-key-0123456789-0123456789'
 
@@ -88,15 +87,9 @@ export async function startFakeService(
       if (isCut) response.write(sent, () => response.destroy())
       else response.end(sent)
     })
-  }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  })
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    ...(await listenLocal(server)),
     requests,
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections()
-      server.close()
-      await once(server, 'close')
-    },
   }
 }

@@ -1,8 +1,7 @@
 /** A fake service over HTTP, whose responses a test sets. */
-import { once } from 'node:events'
 import { createServer, type IncomingMessage } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
+import { listenLocal } from '@integration-host/shared/test-support/listen-local'
 
 export interface FakeRequest {
   readonly method: string
@@ -55,15 +54,8 @@ export async function startFakeService(
       outgoing.end(typeof sent === 'string' ? sent : JSON.stringify(sent))
     })()
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    ...(await listenLocal(server)),
     requests,
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections()
-      server.close()
-      await once(server, 'close')
-    },
   }
 }

@@ -1,6 +1,5 @@
-import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listenLocal } from '@integration-host/shared/test-support/listen-local'
 
 export interface SeenCall {
   readonly method: string
@@ -52,18 +51,11 @@ export async function startTarget(): Promise<Target> {
       respondByDefault()
     })()
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    ...(await listenLocal(server)),
     calls,
     callsTo: (path) => calls.filter((call) => call.path === path),
     on: (path, handler) => void handlers.set(path, handler),
-    async [Symbol.asyncDispose]() {
-      server.close()
-      server.closeAllConnections()
-      await once(server, 'close')
-    },
   }
 }
 

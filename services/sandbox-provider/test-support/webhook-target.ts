@@ -1,8 +1,7 @@
 /** A receiver for the sandbox's webhooks. It verifies signatures without the code of the sandbox. */
 import { createHmac } from 'node:crypto'
-import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listenLocal } from '@integration-host/shared/test-support/listen-local'
 
 export const VERIFIER_TOKEN = 'verifier-token-of-the-sandbox-tests'
 
@@ -73,16 +72,11 @@ export async function startWebhookTarget(): Promise<WebhookTarget> {
       response.writeHead(isSigned ? status : 403).end()
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  const local = await listenLocal(server)
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/webhooks/intuit`,
+    ...local,
+    url: `${local.url}/webhooks/intuit`,
     deliveries,
     respond: (given) => void (status = given),
-    async [Symbol.asyncDispose]() {
-      server.close()
-      server.closeAllConnections()
-      await once(server, 'close')
-    },
   }
 }

@@ -1,6 +1,5 @@
-import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listenLocal } from '@integration-host/shared/test-support/listen-local'
 
 export interface HttpServer extends AsyncDisposable {
   readonly url: string
@@ -28,14 +27,5 @@ export async function startHttpServer(
       onClientError(error)
       socket.destroy()
     })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    async [Symbol.asyncDispose]() {
-      server.close()
-      server.closeAllConnections()
-      await once(server, 'close')
-    },
-  }
+  return listenLocal(server)
 }
