@@ -21,7 +21,6 @@ import type { Decisions } from '../decision/decisions.ts'
 import { parseClientJson } from '../run/json-normalization.ts'
 import { checkedQueueable, Queueable, utf8Of } from '../run/queueable.ts'
 import { inputInvalid, type RunActions, tooManyDelayedRuns } from '../worker/run-actions.ts'
-import { ONLY_RUN } from '../run/run-detail.ts'
 import type { Run } from '../run/run.ts'
 import { isOver } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
@@ -69,8 +68,8 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
     const caller = callerOf(c)
     if (!caller.isBoundToRealms) return
     const { process = '', id = '' } = c.req.param() as Readonly<Record<string, string>>
-    const found = await source.get(process, id, null, ONLY_RUN)
-    if (found !== null) caller.requireRealmOf(found.run)
+    const { realms } = await source.realmsOf(process, [id])
+    for (const Realm of realms) caller.requireRealmOf({ Realm })
   }
   /** Returns the members that the actions on a run share. The response shows what `brought` returns of the body. */
   const onRun = <Schema extends ActSchema = typeof ActBody>(
