@@ -9,6 +9,7 @@ it.each([
   ['first-process', FIRST],
   ['first-process', 'invoice-process.ts'],
   ['processes', 'report-process.ts'],
+  ['processes', 'pay-bill.ts'],
 ])('docs/%s.md quotes the file %s without changes', async (page, file) => {
   const blocks = (await read(`../docs/${page}.md`)).split('```ts\n')
   expect(blocks.map((block) => block.split('\n```')[0])).toContain((await read(file)).trimEnd())
