@@ -30,10 +30,11 @@ const targetUrl = (): string => host?.target.url ?? ''
 const tried = (
   handlers: Readonly<Record<string, (step: Step<string>) => unknown>>,
   stepTimeoutSeconds = 3,
+  maxAttempts = 1,
 ) =>
   processOf('Tried', {
     stepTimeoutSeconds,
-    retry: { maxAttempts: 1 },
+    retry: { maxAttempts },
     steps: {
       only: (step: Step<string>) => (handlers[step.initialData] ?? (() => step.complete()))(step),
     },
@@ -107,8 +108,8 @@ describe('a misbehaving step', () => {
       return step.execute({ url: `${targetUrl()}/order` })
     }
     const fixture = await start({
-      // On a busy machine, the attempt may take much longer than the block.
-      processes: [tried({ block }, 60)],
+      // On a busy machine, the attempt may take much longer than the block, and later attempts may lose their lease too.
+      processes: [tried({ block }, 60, 10)],
       times: { leaseMs: 1_000, sweepMs: 100 },
       timing: { renewMs: 200 },
     })
