@@ -48,14 +48,15 @@ const DEADLINE_MS = 300_000
 const MODEL_CHILDREN = 1_000
 const FAMILIES_PER_STATEMENT = 100
 
+/** The names are those of the demo's processes, because the queues of these are removed at the end. */
 const PROCESSES = {
-  line: `export default defineProcess('Line').step('post', (step) => step.complete(1))`,
-  batch: `import line from './line.ts'
-export default defineProcess('Batch')
-  .forEach('lines', line, {
+  line: `export default defineProcess('OrderLine').step('line', (step) => step.complete(1))`,
+  order: `import line from './line.ts'
+export default defineProcess('OrderProcess')
+  .forEach('report', line, {
     items: (step) => Array.from({ length: step.initialData }, (_, n) => ({ id: n, data: n })),
   })
-  .step('sum', (step) => step.complete(step.previous.data))`,
+  .step('csv', (step) => step.complete(step.previous.data))`,
 }
 
 /** Runs children, or the same number of runs without a parent. */
@@ -153,10 +154,10 @@ async function queueAndWait(
 
 /** Queues the children of one parent while their process is paused, and prints the memory of the coordinator. */
 async function measureMemory(children: number): Promise<void> {
-  await system.call(`${coordinator}/processes/Line/pause`, { method: 'POST' })
+  await system.call(`${coordinator}/processes/OrderLine/pause`, { method: 'POST' })
   const beforeMb = residentMb(pid)
   const startedAt = Date.now()
-  await system.call(`${coordinator}/processes/Batch/transactions`, {
+  await system.call(`${coordinator}/processes/OrderProcess/transactions`, {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },
     body: JSON.stringify({ TransactionID: 'memory', InitialData: children }),
@@ -165,7 +166,7 @@ async function measureMemory(children: number): Promise<void> {
   for (let stored = 0, next = 0; stored < children;) {
     await delay(POLL_MS)
     const { rows: found } = await sql.query<{ Stored: number }>(
-      `select "Stored" from "Order_Family" where "Process" = 'Batch' and "TransactionID" = 'memory'`,
+      `select "Stored" from "Order_Family" where "Process" = 'OrderProcess' and "TransactionID" = 'memory'`,
     )
     stored = found[0]?.Stored ?? 0
     if (stored < next) continue
@@ -181,9 +182,9 @@ async function measureMemory(children: number): Promise<void> {
 
 async function plainRuns({ parents, children }: Shape): Promise<Measured> {
   const ids = Array.from({ length: parents * children }, () => crypto.randomUUID())
-  const startedAt = await queueAndWait('Line', ids, 1)
+  const startedAt = await queueAndWait('OrderLine', ids, 1)
   const { rows } = await sql.query<{ at: Date }>(
-    `select max("CompletedAt") as at from "Order_Header" where "Process" = 'Line' and "TransactionID" = any($1)`,
+    `select max("CompletedAt") as at from "Order_Header" where "Process" = 'OrderLine' and "TransactionID" = any($1)`,
     [ids],
   )
   return { seconds: (Number(rows[0]?.at) - startedAt) / 1_000, wakesMs: [] }
@@ -191,13 +192,13 @@ async function plainRuns({ parents, children }: Shape): Promise<Measured> {
 
 async function families({ parents, children }: Shape): Promise<Measured> {
   const ids = Array.from({ length: parents }, () => crypto.randomUUID())
-  const startedAt = await queueAndWait('Batch', ids, children)
+  const startedAt = await queueAndWait('OrderProcess', ids, children)
   const { rows } = await sql.query<{ at: Date; wokenAt: Date }>(
     `select max(h."CompletedAt") as at, max(a."StartedAt") as "wokenAt"
     from unnest($1::text[]) as parent (id)
-    join "Order_Header" h on h."ParentProcess" = 'Batch' and h."ParentTransactionID" = parent.id
-      and h."ParentReplayID" = 0 and h."ParentPlace" = 'lines'
-    join "Order_Attempt" a on a."Process" = 'Batch' and a."TransactionID" = parent.id and a."StepName" = 'sum'
+    join "Order_Header" h on h."ParentProcess" = 'OrderProcess' and h."ParentTransactionID" = parent.id
+      and h."ParentReplayID" = 0 and h."ParentPlace" = 'report'
+    join "Order_Attempt" a on a."Process" = 'OrderProcess' and a."TransactionID" = parent.id and a."StepName" = 'csv'
     group by parent.id`,
     [ids],
   )
@@ -224,7 +225,7 @@ async function startBullmq(): Promise<Contender> {
 /** Inserts copies of a family whose children have been completed, dated a day ago. */
 async function insertFinished(count: number): Promise<void> {
   const id = crypto.randomUUID()
-  await queueAndWait('Batch', [id], MODEL_CHILDREN)
+  await queueAndWait('OrderProcess', [id], MODEL_CHILDREN)
   const { rows } = await sql.query<{ table: string; columns: string; values: string }>(
     `select table_name as table, string_agg(quote_ident(column_name), ', ') as columns,
       string_agg(case when column_name in ('TransactionID', 'ParentTransactionID', 'Prefix')
