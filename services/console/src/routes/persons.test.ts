@@ -1,5 +1,5 @@
 /** Tests that a person who leaves loses access at once, and that sessions of others can be ended. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { userLine } from '@integration-host/shared/access/user-line'
@@ -36,7 +36,11 @@ describe('the persons of the console', () => {
     await rm(folder, { recursive: true })
   })
   const env = () => ({ SIGN_IN: 'link,password', USERS_FILE: file })
-  const write = (...text: readonly string[]) => writeFile(file, text.join('\n'))
+  // The watcher could read a file that is written in place while it is still empty.
+  const write = async (...text: readonly string[]): Promise<void> => {
+    await writeFile(`${file}.new`, text.join('\n'))
+    await rename(`${file}.new`, file)
+  }
   const signIn = (User: string, console = at) => console.signIn({ User, Password: PASSWORD })
   const statusOf = async (cookie: string, console = at): Promise<number> =>
     (await console.request('/api/session', { cookie })).status

@@ -12,7 +12,7 @@ import { startProcess } from '@integration-host/shared/test-support/start-proces
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 
-const ROOT = join(import.meta.dirname, '..')
+const ROOT = join(import.meta.dirname, '../..')
 const compose = parse(readFileSync(join(ROOT, 'docker-compose.yml'), 'utf8'), { merge: true }) as {
   readonly services: { readonly init: { readonly volumes: readonly string[] } }
 }
