@@ -189,6 +189,23 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     },
   )
 
+  it('the RabbitMQ bus declares a queue that a caller declares while a new connection declares the others', async () => {
+    await using relay = await startRelay(url, 5_672)
+    await using bus = await open(relay.url)
+    const others = {
+      // The connection reads this member when it declares the topology.
+      get exchanges() {
+        void bus.declare(topology)
+        return []
+      },
+      queues: [],
+    }
+    await bus.declare(others)
+    await bus.ready(AbortSignal.timeout(60_000))
+    await bus.publish(message)
+    expect(await bus.depth('orders')).toMatchObject({ ready: 1 })
+  })
+
   it('the RabbitMQ bus reconnects immediately even if the broker has not noticed that the connection ended', async () => {
     await using line = await startRelay(url, 5672)
     await using bus = await open(line.url)

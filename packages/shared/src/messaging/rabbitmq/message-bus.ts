@@ -128,7 +128,14 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     })
     channel.on('error', () => {})
     try {
-      for (const topology of topologies) await assertTopology(channel, topology)
+      // A topology that is declared meanwhile is only stored, because the channel is not used before the end of the loop.
+      const asserted = new Set<Topology>()
+      for (;;) {
+        const next = topologies.find((topology) => !asserted.has(topology))
+        if (next === undefined) break
+        asserted.add(next)
+        await assertTopology(channel, next)
+      }
     } catch (error) {
       declarationLog.rejected(error)
       throw error
@@ -253,10 +260,10 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
 
     async declare(topology) {
       const declared = new Set(topology.queues.map(({ name }) => name))
-      const without = (known: Topology): Topology => ({
-        ...known,
-        queues: known.queues.filter(({ name }) => !declared.has(name)),
-      })
+      const without = (known: Topology): Topology =>
+        known.queues.some(({ name }) => declared.has(name))
+          ? { ...known, queues: known.queues.filter(({ name }) => !declared.has(name)) }
+          : known
       topologies = [...topologies.map(without), topology]
       for (const { name, exclusive } of topology.queues) if (exclusive) exclusiveQueues.add(name)
       const [current, channel] = [model, publisher]
