@@ -99,7 +99,7 @@ describe('a coordinator with an unsupported database', () => {
       `delete from drizzle.__drizzle_migrations where id >= 3;
         drop function "Order_Header_join" cascade;
         drop function "Order_Family_grant";
-        drop table "Order_Family", "Book_Entry", "Order_Action", "Order_Webhook", "Order_DeadLetter", "Order_Installation",
+        drop table "Order_Family", "Book_Entry", "Book_Mark", "Order_Action", "Order_Webhook", "Order_DeadLetter", "Order_Installation",
           "Order_Operation", "Order_Tag", "Order_Target", "Order_Slot", "Order_Schedule",
           "Order_Debounce", "Order_Delayed", "Order_Absorbed", "Realm_Cursor";
         alter table "Order_Header" drop "Tags" cascade, drop "InputChanged", drop "EndedAs" cascade,
