@@ -25,8 +25,6 @@ const topologies = [
   credentialsTopology,
   processTopology('OrderProcess', ['order', 'report', 'csv']),
   startTopology('OrderProcess'),
-  processTopology('OrderLine', ['line']),
-  startTopology('OrderLine'),
 ]
 /**
  * The names of the queues and exchanges that a system declares. They remain on the broker after the end of the
@@ -40,8 +38,8 @@ export const exchanges = [
 ] as const
 
 /**
- * The queues that a coordinator declares only under a condition: `WEBHOOKS_FILE` is set, or changes at the provider
- * start runs of a process (its member `on`).
+ * The queues that a coordinator declares only under a condition: `WEBHOOKS_FILE` is set, changes at the provider start
+ * runs of a process (its member `on`), or a fault test runs its own process `OrderLine`.
  */
 const optionalQueues = [
   webhooksTopology,
@@ -53,6 +51,8 @@ const optionalQueues = [
   processTopology('ChangeFeed', ['read']),
   processTopology('ChangeLook', ['read']),
   processTopology('TakeBack', ['look', 'remove']),
+  processTopology('OrderLine', ['line']),
+  startTopology('OrderLine'),
   changesTopology(entriesQueue('OrderLine'), 'OrderLine', []),
 ].flatMap((topology) => topology.queues)
 
