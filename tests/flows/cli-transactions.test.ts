@@ -44,7 +44,7 @@ describe('the transactions command against a coordinator', () => {
     const { code, stdout } = await cli('show', '66')
     expect(code).toBe(0)
     expect(stdout).toMatch(
-      /^Transaction +66\nProcess +OrderProcess\nReplay +0\nVersion +6\nStatus +Completed\n/,
+      /^Transaction +66\nProcess +OrderProcess\nReplay +0\nChanges +6 \(.*\)\nStatus +Completed\n/,
     )
     expect(stdout).toMatch(/^order +Completed +1 +201 /m)
     expect(stdout).toMatch(/^csv +Completed +1 /m)

@@ -11,6 +11,7 @@ interface OpenApi {
  * authorization.
  */
 const OPEN = new Set([...openPaths, '/docs/reference.js', '/connected'])
+/** The paths of persons, who have a session or a sealed address in place of a key. */
 const OPEN_FOR_BROWSERS = new Set([
   'GET /callback',
   'GET /authorize',
@@ -19,6 +20,8 @@ const OPEN_FOR_BROWSERS = new Set([
   'POST /connect/again/{id}',
   'GET /reconnect',
   'GET /disconnected',
+  'GET /decisions/{token}',
+  'POST /decisions/{token}',
 ])
 
 describe('the routes in the OpenAPI documents of the services', () => {
