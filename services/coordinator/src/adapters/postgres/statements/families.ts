@@ -342,19 +342,23 @@ export async function lookAtFamilies(
           for update skip locked) r
         where ${isFamily(sql, 'g', 'r')} returning g.*`
       : sql`
-        select distinct g.* from (
+        with w as materialized (
           select * from json_to_recordset(${JSON.stringify(which.ended.map((run, n) => ({ ...run, n })))}::text::json)
-            as w(n int, "Process" text, "TransactionID" text, "ReplayID" int) where ${areFew(sql)}) w
-        left join lateral (
-          select h."ParentProcess", h."ParentTransactionID", h."ParentReplayID", h."ParentPlace"
-          from "Order_Header" h where ${isRunOf(sql, 'w')} and h."ParentItem" is not null offset 0) c on true
-        cross join lateral (
+            as w(n int, "Process" text, "TransactionID" text, "ReplayID" int) where ${areFew(sql)}
+        ), c as materialized (
+          -- Most of the runs are children of few families, and a family with many ends has many row versions.
+          select distinct h.* from w cross join lateral (
+            select h."ParentProcess", h."ParentTransactionID", h."ParentReplayID", h."ParentPlace"
+            from "Order_Header" h where ${isRunOf(sql, 'w')} and h."ParentItem" is not null offset 0) h
+        )
+        select g.* from c cross join lateral (
           select * from "Order_Family" g where g."Process" = c."ParentProcess"
             and g."TransactionID" = c."ParentTransactionID" and g."OfReplayID" = c."ParentReplayID"
-            and g."Place" = c."ParentPlace"
-          union all
+            and g."Place" = c."ParentPlace" offset 0) g
+        union
+        select g.* from w cross join lateral (
           select * from "Order_Family" g where g."Process" = w."Process"
-            and g."TransactionID" = w."TransactionID" and g."ReplayID" = w."ReplayID") g`
+            and g."TransactionID" = w."TransactionID" and g."ReplayID" = w."ReplayID" offset 0) g`
   const rows = await sql<
     (Family & {
       parent: (NonNullable<FamilyLook['parent']> & { NextSweepAt: string }) | null
