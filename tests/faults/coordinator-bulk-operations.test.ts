@@ -3,13 +3,15 @@
  * run once. The version of a run counts its changes, and the action log has one entry for each change.
  */
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import {
-  listeningUrl,
-  type StartedProcess,
-} from '@integration-host/shared/test-support/start-process'
+import type { StartedProcess } from '@integration-host/shared/test-support/start-process'
 import type { OperationDetail } from '@integration-host/shared/contracts/operation'
 import { describe, expect, it } from 'vitest'
-import { orders, queueOrders, startAnotherCoordinator } from '../support/faults/coordinators.ts'
+import {
+  orders,
+  queueOrders,
+  readyUrl,
+  startAnotherCoordinator,
+} from '../support/faults/coordinators.ts'
 import { type DatabaseAssertions, openDatabase } from '../support/faults/database-assertions.ts'
 import { scale, seededRandom } from '../support/faults/scale.ts'
 import { coordinatorWithFailpoints } from '../support/processes/failpoints.ts'
@@ -32,8 +34,7 @@ const request = async (system: System, url: string, body?: object) => {
 /** Starts a coordinator that runs no step, so that only bulk operations change runs. */
 async function startCoordinator(system: System): Promise<{ process: StartedProcess; url: string }> {
   const process = startAnotherCoordinator(system, settings, coordinatorWithFailpoints)
-  const url = await listeningUrl(process)
-  await eventually(() => request(system, `${url}/health/ready`))
+  const url = await readyUrl(process)
   await request(system, `${url}/processes/OrderProcess/pause`, {})
   return { process, url }
 }

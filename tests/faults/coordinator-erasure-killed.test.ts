@@ -6,10 +6,9 @@ import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { listeningUrl } from '@integration-host/shared/test-support/start-process'
 import { postJson } from '@integration-host/shared/test-support/post-json'
 import { describe, expect, it } from 'vitest'
-import { startAnotherCoordinator } from '../support/faults/coordinators.ts'
+import { readyUrl, startAnotherCoordinator } from '../support/faults/coordinators.ts'
 import { type DatabaseAssertions, openDatabase } from '../support/faults/database-assertions.ts'
 import { scale, seededRandom } from '../support/faults/scale.ts'
 import { coordinatorWithFailpoints } from '../support/processes/failpoints.ts'
@@ -76,10 +75,7 @@ describe('a coordinator that is killed during an erasure', () => {
       await using stack = new AsyncDisposableStack()
       const start = async () => {
         const process = startAnotherCoordinator(system, {}, coordinatorWithFailpoints)
-        const url = await listeningUrl(process)
-        await eventually(async () =>
-          expect((await system.call(`${url}/health/ready`)).status).toBe(200),
-        )
+        const url = await readyUrl(process)
         return { process, url }
       }
       const erase = async (url: string, realm: string): Promise<Erased> => {

@@ -3,10 +3,14 @@
  * checks the remaining row. Then another coordinator must complete the run, with the first event.
  */
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { listeningUrl } from '@integration-host/shared/test-support/start-process'
 import { describe, expect, it } from 'vitest'
 import { openDatabase } from '../support/faults/database-assertions.ts'
-import { post, queueOrder, startAnotherCoordinator } from '../support/faults/coordinators.ts'
+import {
+  post,
+  queueOrder,
+  readyUrl,
+  startAnotherCoordinator,
+} from '../support/faults/coordinators.ts'
 import { coordinatorWithFailpoints, diedAt } from '../support/processes/failpoints.ts'
 import { startSystem } from '../support/system.ts'
 
@@ -82,7 +86,7 @@ describe('a coordinator that is killed while a run waits for an event', () => {
       }
       const dies = { ...env, DIES_AT: failpoint, DIES_WITH: 'a' }
       const doomed = startAnotherCoordinator(system, dies, coordinatorWithFailpoints)
-      const url = await listeningUrl(doomed)
+      const url = await readyUrl(doomed)
       await using database = await openDatabase(system)
       const { sql } = database
       const read = async () => {
@@ -101,7 +105,7 @@ describe('a coordinator that is killed while a run waits for an event', () => {
       await database.expireLeases()
       await sql`update "Order_Header" set "NextSweepAt" = now() where "Status" = 'Waiting'`
       const survivor = startAnotherCoordinator(system, env, coordinatorWithFailpoints)
-      const survivorUrl = await listeningUrl(survivor)
+      const survivorUrl = await readyUrl(survivor)
       if (event !== 'never') await eventually(async () => expect(await send(survivorUrl)).toBe(200))
       await eventually(async () =>
         expect(await database.countRuns()).toEqual({ runs: 1, completed: 1 }),
@@ -129,7 +133,7 @@ describe('a coordinator that is killed while a run waits for an event', () => {
       }
       const dies = { ...env, DIES_AT: failpoint, DIES_WITH: 'a' }
       const doomed = startAnotherCoordinator(system, dies, coordinatorWithFailpoints)
-      const url = await listeningUrl(doomed)
+      const url = await readyUrl(doomed)
       await using database = await openDatabase(system)
       const { sql } = database
       const ids = ['b', 'c', 'a', 'd', 'e']
@@ -146,7 +150,7 @@ describe('a coordinator that is killed while a run waits for an event', () => {
       await diedAt(doomed, failpoint)
       await database.expireLeases()
       const survivor = startAnotherCoordinator(system, env, coordinatorWithFailpoints)
-      const survivorUrl = await listeningUrl(survivor)
+      const survivorUrl = await readyUrl(survivor)
       for (const [n, id] of ids.entries())
         if (statuses[n] === 200)
           await eventually(async () => expect(await send(survivorUrl, id, 'no')).toBe(409))

@@ -3,7 +3,6 @@
  * Another coordinator must then complete each child and the parent once, or cancel all of them.
  */
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { listeningUrl } from '@integration-host/shared/test-support/start-process'
 import { describe, expect, it } from 'vitest'
 import { openDatabase } from '../support/faults/database-assertions.ts'
 import {
@@ -11,6 +10,7 @@ import {
   post,
   queueOrder,
   queueOrders,
+  readyUrl,
   startAnotherCoordinator,
 } from '../support/faults/coordinators.ts'
 import { killRepeatedly } from '../support/faults/order-load.ts'
@@ -37,7 +37,7 @@ describe('a coordinator that is killed while a run has children', () => {
       await using system = await startSystem([])
       const dies = { ...env, PROCESS: 'family', DIES_AT: failpoint, DIES_WITH: id }
       const doomed = startAnotherCoordinator(system, dies, coordinatorWithFailpoints)
-      const url = await listeningUrl(doomed)
+      const url = await readyUrl(doomed)
       await using database = await openDatabase(system)
       const { sql } = database
       await eventually(async () => expect(await queueOrder(system, url, 'a')).toBe(202))
@@ -67,7 +67,7 @@ describe('a coordinator that is killed while a run has children', () => {
       await using system = await startSystem([])
       const dies = { ...env, PROCESS: 'held', DIES_AT: failpoint, DIES_WITH: 'a' }
       const doomed = startAnotherCoordinator(system, dies, coordinatorWithFailpoints)
-      const url = await listeningUrl(doomed)
+      const url = await readyUrl(doomed)
       await using database = await openDatabase(system)
       const { sql } = database
       await eventually(async () => expect(await queueOrder(system, url, 'a')).toBe(202))

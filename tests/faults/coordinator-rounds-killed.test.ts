@@ -3,10 +3,9 @@
  * row. Then another coordinator must complete the run, with each round once.
  */
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { listeningUrl } from '@integration-host/shared/test-support/start-process'
 import { describe, expect, it } from 'vitest'
 import { openDatabase } from '../support/faults/database-assertions.ts'
-import { queueOrder, startAnotherCoordinator } from '../support/faults/coordinators.ts'
+import { queueOrder, readyUrl, startAnotherCoordinator } from '../support/faults/coordinators.ts'
 import { coordinatorWithFailpoints, diedAt } from '../support/processes/failpoints.ts'
 import { startSystem } from '../support/system.ts'
 
@@ -36,7 +35,7 @@ describe('a coordinator that is killed while a step is skipped or repeated', () 
       }
       const dies = { ...env, SWEEP_MS: '60000', DIES_AT: failpoint, DIES_WITH: 'a' }
       const doomed = startAnotherCoordinator(system, dies, coordinatorWithFailpoints)
-      const url = await listeningUrl(doomed)
+      const url = await readyUrl(doomed)
       await using database = await openDatabase(system)
       const { sql } = database
       await eventually(async () => expect(await queueOrder(system, url, 'a')).toBe(202))

@@ -4,10 +4,9 @@
  */
 import { createServer } from 'node:http'
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { listeningUrl } from '@integration-host/shared/test-support/start-process'
 import { describe, expect, it } from 'vitest'
 import { openDatabase } from '../support/faults/database-assertions.ts'
-import { post, startAnotherCoordinator } from '../support/faults/coordinators.ts'
+import { post, readyUrl, startAnotherCoordinator } from '../support/faults/coordinators.ts'
 import { coordinatorWithFailpoints, diedAt } from '../support/processes/failpoints.ts'
 import { startSystem } from '../support/system.ts'
 
@@ -145,7 +144,7 @@ describe('a coordinator that is killed while a run is undone, waits for a change
       }
       const dies = { ...env, SWEEP_MS: '60000', DIES_AT: failpoint, DIES_WITH: 'a' }
       const doomed = startAnotherCoordinator(system, dies, coordinatorWithFailpoints)
-      const url = await listeningUrl(doomed)
+      const url = await readyUrl(doomed)
       await using database = await openDatabase(system)
       const { sql } = database
       const read = async () => {
@@ -174,7 +173,7 @@ describe('a coordinator that is killed while a run is undone, waits for a change
       await sql`update "Order_Header" set "NextSweepAt" = now(),
         "LeaseUntil" = case when "LeaseUntil" is null then null else now() end where "Status" = 'Undoing'`
       const survivor = startAnotherCoordinator(system, env, coordinatorWithFailpoints)
-      const survivorUrl = await listeningUrl(survivor)
+      const survivorUrl = await readyUrl(survivor)
       if (failpoint === 'pausing') {
         await eventually(async () => expect(await read()).toMatchObject({ WaitingFor: PAUSED }))
         expect(await setPaused(survivorUrl, 'resume')).toBe(200)

@@ -4,7 +4,6 @@
  */
 import { createHash } from 'node:crypto'
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { listeningUrl } from '@integration-host/shared/test-support/start-process'
 import {
   createWebhooksFile,
   startWebhookReceiver,
@@ -12,7 +11,7 @@ import {
 } from '@integration-host/shared/test-support/webhook-receiver'
 import { describe, expect, it } from 'vitest'
 import { startStepTarget } from '../support/fakes/step-target.ts'
-import { queueOrder, startAnotherCoordinator } from '../support/faults/coordinators.ts'
+import { queueOrder, readyUrl, startAnotherCoordinator } from '../support/faults/coordinators.ts'
 import { openDatabase } from '../support/faults/database-assertions.ts'
 import { coordinatorWithFailpoints, diedAt } from '../support/processes/failpoints.ts'
 import { startSystem } from '../support/system.ts'
@@ -44,11 +43,9 @@ async function startFixture(env: Readonly<Record<string, string>> = {}) {
         { ...settings, DIES_AT: failpoint, DIES_WITH: transaction },
         coordinatorWithFailpoints,
       )
-      const url = await listeningUrl(process)
-      // The status is 503 until the backends are connected, and `null` if the coordinator died before it responded.
-      await eventually(async () =>
-        expect([202, null]).toContain(await queueOrder(system, url, ORDER)),
-      )
+      const url = await readyUrl(process)
+      // The status is `null` if the coordinator died before it responded.
+      expect([202, null]).toContain(await queueOrder(system, url, ORDER))
       await diedAt(process, failpoint)
     },
     /** Starts the coordinator that continues after the crash, with all leases expired. */

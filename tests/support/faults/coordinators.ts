@@ -2,7 +2,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect } from 'vitest'
 import type { ServiceProcess, System } from '../system.ts'
+import { until } from '@integration-host/shared/test-support/eventually'
 import { postJson } from '@integration-host/shared/test-support/post-json'
+import { listeningUrl } from '@integration-host/shared/test-support/start-process'
 
 /** The default folder of Node's compile cache. */
 const compileCache = join(tmpdir(), 'node-compile-cache')
@@ -15,6 +17,20 @@ export const startAnotherCoordinator = (
 ): ServiceProcess =>
   // Without the compile cache, a process that is soon killed would spend most of its lifetime on compilation.
   system.start('coordinator', { NODE_COMPILE_CACHE: compileCache, ...env, PORT: '0' }, entry)
+
+/**
+ * Resolves with the URL of a coordinator that is connected to all that it needs. A run that is queued before the
+ * coordinator is connected to RabbitMQ starts only when the sweeper finds it.
+ */
+export async function readyUrl(coordinator: ServiceProcess): Promise<string> {
+  const url = await listeningUrl(coordinator)
+  await until(async () => {
+    const response = await fetch(`${url}/health/ready`)
+    await response.body?.cancel()
+    return response.ok
+  })
+  return url
+}
 
 const TRANSACTIONS = '/processes/OrderProcess/transactions'
 
