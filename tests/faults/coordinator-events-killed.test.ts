@@ -82,9 +82,10 @@ describe('a coordinator that is killed while a run waits for an event', () => {
         PROCESS: process,
         LOCAL_PULL_SECONDS: '0.2',
         REMOTE_PULL_SECONDS: '0.3',
-        SWEEP_MS: '60000',
+        // The survivor may move the run on before it is connected to RabbitMQ. Its sweeper then publishes the step.
+        SWEEP_MS: '2000',
       }
-      const dies = { ...env, DIES_AT: failpoint, DIES_WITH: 'a' }
+      const dies = { ...env, SWEEP_MS: '60000', DIES_AT: failpoint, DIES_WITH: 'a' }
       const doomed = startAnotherCoordinator(system, dies, coordinatorWithFailpoints)
       const url = await readyUrl(doomed)
       await using database = await openDatabase(system)
