@@ -57,7 +57,7 @@ describe('neededDeclarations() for the package', () => {
   const files: Readonly<Record<string, string>> = {
     'host/src/door.d.ts': `import type { A } from '../../services/a.js'\nexport type { Z } from 'zod'\n`,
     'services/a.d.ts': `export type A = import('./b.js').B`,
-    'services/b.d.ts': `import type { D } from '../host/src/door.js'`,
+    'services/b.d.ts': `/**\n * Example: import type a from './example.js'\n */\nimport type { D } from '../host/src/door.js'`,
     'services/unused.d.ts': `export type U = string`,
   }
   const read = (file: string): string => {

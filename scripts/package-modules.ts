@@ -67,8 +67,15 @@ export function neededDeclarations(
 ): ReadonlySet<string> {
   const needed = new Set(files)
   for (const file of needed)
-    for (const [, , , specifier = ''] of read(file).matchAll(SPECIFIER))
+    for (const [, , , specifier = ''] of withoutComments(read(file)).matchAll(SPECIFIER))
       if (specifier.startsWith('.'))
         needed.add(join(dirname(file), specifier.replace(/\.js$/, '.d.ts')))
   return needed
 }
+
+/** Returns a declaration file without the lines of its comments, which may show an import as an example. */
+const withoutComments = (text: string): string =>
+  text
+    .split('\n')
+    .filter((line) => !/^(?:\*|\/\*)/.test(line.trimStart()))
+    .join('\n')
