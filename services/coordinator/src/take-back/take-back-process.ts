@@ -2,8 +2,7 @@
  * The built-in process that takes back one object, which a run has created in the books of a company. A run of it is queued
  * for each object of an operation with the action `take-back`.
  *
- * K1  The id of a run is that of the operation, of the company and of the object, whose id is unique in its company only. So
- *     a repetition of the operation does nothing.
+ * K1  The id of a run is that of the operation and of the object, so a repetition of the operation does nothing.
  * K2  The step `look` reads the object and decides. The step `remove` sends the `SyncToken` that `look` has read, so an
  *     object that was changed in between is not removed.
  * K3  What belongs to another object waits until that one is over: an invoice for its payments, an object of a list for all
@@ -18,6 +17,7 @@ import {
 } from '@integration-host/shared/contracts/provider-event'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
+import type { Operation } from '../bulk/bulk-operation.ts'
 import type { OperationStore } from '../bulk/bulk-operation-store.ts'
 import type { EntryRow } from '../entry/book-entry.ts'
 import type { EntryKeeper } from '../entry/entry-keeper.ts'
@@ -70,10 +70,24 @@ export const Looked = z.union([
   }),
 ])
 
-export const takeBackId = (
-  operation: string,
+/**
+ * Returns the id of the run that takes back an object: `<operation>/<entity>-<id>`. For an object of another company than
+ * the one that the operation is for, it also contains the company, because two companies may have objects of one id.
+ */
+export function takeBackId(
+  { ID, Request }: Pick<Operation, 'ID' | 'Request'>,
   { realm, entity, id }: { readonly realm: string; readonly entity: string; readonly id: string },
-): string => `${operation}/${shortRealm(realm)}/${entity}-${id}`
+): string {
+  const only = Request.Filter?.realm
+  const company = only?.length === 1 && only[0] === realm ? '' : `${shortRealm(realm)}/`
+  return `${ID}/${company}${entity}-${id}`
+}
+
+/** Returns the id of the run of the same operation for another object of the same company. */
+export const siblingId = (
+  runId: string,
+  { entity, id }: { readonly entity: string; readonly id: string },
+) => runId.replace(/[^/]*$/, `${entity}-${id}`)
 
 /** The id of a transaction has at most 128 characters, and the longest realm has 64. Those of Intuit have 16 digits. */
 const shortRealm = (realm: string): string =>
@@ -178,13 +192,12 @@ export function createTakeBackProcess(deps: TakeBackDeps): ProcessDefinition {
    */
   async function judgeLinks(
     { Operation, CreatedAt }: TakeBackData,
-    realm: string,
+    runId: string,
     links: ReturnType<typeof linksTo>,
   ): Promise<'free' | 'ours' | 'linked' | 'wait'> {
     let result: 'free' | 'ours' = 'free'
     for (const { entity, id } of links) {
-      const runId = takeBackId(Operation, { realm, entity, id })
-      const found = await source.get(TAKE_BACK, runId, null)
+      const found = await source.get(TAKE_BACK, siblingId(runId, { entity, id }), null)
       if (found === null) return (await isQueueing(Operation)) ? 'wait' : 'linked'
       const other = TakeBackData.parse(found.run.InitialData)
       if (!isApplied(entity) && other.CreatedAt <= CreatedAt) continue
@@ -231,7 +244,9 @@ export function createTakeBackProcess(deps: TakeBackDeps): ProcessDefinition {
         ((await isQueueing(data.Operation)) || (await hasActiveTransactions(data.Operation, realm)))
       return isEarly ? WAIT : removal(action, object['SyncToken'], DryRun)
     }
-    const links = isApplied(entity) ? 'free' : await judgeLinks(data, realm, linksTo(object))
+    const links = isApplied(entity)
+      ? 'free'
+      : await judgeLinks(data, run.TransactionID, linksTo(object))
     if (links === 'wait') return WAIT
     if (links === 'linked') return left({ reason: isPaid(object) ? 'paid' : 'linked' })
     if (links === 'free' && !isApplied(entity) && isPaid(object)) return left({ reason: 'paid' })

@@ -79,7 +79,7 @@ export function createTakeBack({ source, publisher, process, load }: TakeBackDep
       await load()
       const by = { keyId: operation.KeyID, person: operation.Person }
       const transactions = created.map(({ Realm, Entity, EntityID, RecordedAt }) => ({
-        TransactionID: takeBackId(operation.ID, { realm: Realm, entity: Entity, id: EntityID }),
+        TransactionID: takeBackId(operation, { realm: Realm, entity: Entity, id: EntityID }),
         Realm,
         InitialData: {
           Operation: operation.ID,
