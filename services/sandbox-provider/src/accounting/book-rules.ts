@@ -3,9 +3,10 @@
  *
  * @see docs/intuit.md, sections "Changes of objects" and "Open": Intuit documents these rules in part only
  */
+import { listEntities } from '@integration-host/shared/contracts/provider-event'
 import type { ApiErrorCode } from './api-errors.ts'
 import { dated, paymentsOf } from './computed.ts'
-import { type Entity, withActive } from './entities.ts'
+import type { Entity } from './entities.ts'
 import type { Body } from './posted-entities.ts'
 
 export interface BookRules {
@@ -57,7 +58,7 @@ export function forbidden(change: RuledChange, closedUntil: string | null): ApiE
   const isRemoval = operation === 'void' || operation === 'delete'
   if (operation === 'void' && !VOIDABLE.has(entity)) return '500'
   // Objects of lists are made inactive instead, because transactions refer to them.
-  if (operation === 'delete' && withActive.has(entity)) return '500'
+  if (operation === 'delete' && listEntities.has(entity)) return '500'
   if (isByPerson) return null
   if (isRemoval && before !== null && paymentsOf(before).length > 0) return '6000'
   const isPosted = dated.has(entity) && !NON_POSTING.has(entity) && operation !== 'send'

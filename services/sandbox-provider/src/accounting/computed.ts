@@ -5,8 +5,9 @@
  *
  * @see docs/intuit.md, section "Computed members"
  */
+import { listEntities } from '@integration-host/shared/contracts/provider-event'
 import { asObject } from '@integration-host/shared/json'
-import { type Entity, entityOf, withActive } from './entities.ts'
+import { type Entity, entityOf } from './entities.ts'
 import type { Body, Changed } from './posted-entities.ts'
 
 /** The forms of a sale. The provider numbers them and appends a line with their subtotal. */
@@ -58,7 +59,7 @@ export interface Context {
 
 /** Returns an object with the members that the provider computes. A number and a date that it has assigned are kept. */
 export function withComputed(entity: Entity, given: Body, context: Context): Body {
-  if (withActive.has(entity)) return { Active: true, ...given }
+  if (listEntities.has(entity)) return { Active: true, ...given }
   if (!dated.has(entity)) return given
   const { now, previous, find, nextNumber } = context
   const kept = (member: string): string | null => textOf(given[member]) ?? textOf(previous[member])

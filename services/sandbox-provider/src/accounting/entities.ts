@@ -21,19 +21,6 @@ const ENTITIES: readonly Entity[] = [
 export const entityOf = (name: string): Entity | null =>
   ENTITIES.find((entity) => entity.toLowerCase() === name.toLowerCase()) ?? null
 
-/** The kinds of objects that can be made inactive. A query returns inactive ones only if a condition names `Active`. */
-export const withActive: ReadonlySet<string> = new Set<Entity>([
-  'Account',
-  'Class',
-  'Customer',
-  'Department',
-  'Employee',
-  'Item',
-  'PaymentMethod',
-  'Term',
-  'Vendor',
-])
-
 interface NameRule {
   /** The value of this member must be unique across all entities of the kinds in `among`. */
   readonly member: 'DisplayName' | 'Name'

@@ -1,5 +1,5 @@
 /** Selects and sorts the objects of a query. */
-import { withActive } from './entities.ts'
+import { listEntities } from '@integration-host/shared/contracts/provider-event'
 import type { Body } from './posted-entities.ts'
 import type { Condition, Query } from './query.ts'
 
@@ -10,7 +10,7 @@ export function selected(
   { conditions, order }: Pick<Query, 'conditions' | 'order'>,
 ): readonly Body[] {
   const hidesInactive =
-    withActive.has(entity) && !conditions.some(({ member }) => /^active$/i.test(member))
+    listEntities.has(entity) && !conditions.some(({ member }) => /^active$/i.test(member))
   const found = all.filter(
     (one) =>
       conditions.every((condition) => matches(one, condition)) &&
