@@ -72,19 +72,20 @@ const crashPoints: readonly CrashPoint[] = [
   },
 ]
 
+const SETTINGS = {
+  LOCAL_PULL_SECONDS: '0.2',
+  REMOTE_PULL_SECONDS: '0.3',
+  // The survivor may move the run on before it is connected to RabbitMQ. Its sweeper then publishes the step.
+  SWEEP_MS: '2000',
+}
+
 describe('a coordinator that is killed while a run waits for an event', () => {
   it.for(crashPoints)(
     'another coordinator completes the run: $name',
     { timeout: 180_000 },
     async ({ failpoint, process, event, row }) => {
       await using system = await startSystem([])
-      const env = {
-        PROCESS: process,
-        LOCAL_PULL_SECONDS: '0.2',
-        REMOTE_PULL_SECONDS: '0.3',
-        // The survivor may move the run on before it is connected to RabbitMQ. Its sweeper then publishes the step.
-        SWEEP_MS: '2000',
-      }
+      const env = { ...SETTINGS, PROCESS: process }
       const dies = { ...env, SWEEP_MS: '60000', DIES_AT: failpoint, DIES_WITH: 'a' }
       const doomed = startAnotherCoordinator(system, dies, coordinatorWithFailpoints)
       const url = await readyUrl(doomed)
@@ -126,12 +127,7 @@ describe('a coordinator that is killed while a run waits for an event', () => {
     { timeout: 180_000 },
     async (failpoint) => {
       await using system = await startSystem([])
-      const env = {
-        PROCESS: 'waiting',
-        LOCAL_PULL_SECONDS: '0.2',
-        REMOTE_PULL_SECONDS: '0.3',
-        SWEEP_MS: '2000',
-      }
+      const env = { ...SETTINGS, PROCESS: 'waiting' }
       const dies = { ...env, DIES_AT: failpoint, DIES_WITH: 'a' }
       const doomed = startAnotherCoordinator(system, dies, coordinatorWithFailpoints)
       const url = await readyUrl(doomed)

@@ -24,8 +24,8 @@ import type { TransitionPublisher } from '../worker/transition-publisher.ts'
 export interface DeadLetterOperations {
   /**
    * Requeues a dead letter: publishes the due step of its run, as the sweeper does, and removes the dead letter. If the
-   * message is a start message, a provider event or an event of an entry, queues its transaction instead and returns the run; if it is an event,
-   * sends the event to its run; if it is a provider event for which runs wait, has the object read.
+   * message is a start message, a provider event or an entry event, queues its transaction instead and returns the run; if
+   * it is an event, sends the event to its run; if it is a provider event for which runs wait, has the object read.
    *
    * @param requireSignal throws unless the caller may send events to runs
    * @throws {IntegrationError} `process_not_found`, `dead_letter_without_run` if the message neither names a run nor

@@ -9,13 +9,13 @@ import type { Lanes } from './lanes.ts'
 import type { StepQueue } from './step-queue.ts'
 import type { TransitionFeed } from '../events/transition-feed.ts'
 
+/** A run after a transition. Without `Realm`, its messages go to the queues of the steps. */
+export type PublishedRun = RunState & { readonly Realm?: string | null }
+
 /**
  * Publishes committed transitions. It sends a message to the queue of the step that is due, and an event to other
  * replicas, to other systems and to the clients of `GET /events`.
  */
-/** A run after a transition. Without `Realm`, its messages go to the queues of the steps. */
-export type PublishedRun = RunState & { readonly Realm?: string | null }
-
 export interface TransitionPublisher {
   /**
    * Publishes the event of a transition and, if a step is due after the transition, the message of that step. Resolves
