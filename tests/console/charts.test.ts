@@ -81,6 +81,10 @@ describe('the charts of the console without Prometheus', () => {
 
   it('the page Charts collects the values of the services while it is open', async () => {
     const page = await at.signIn()
+    // The console has read the counts of this test.
+    await expect
+      .poll(async () => page.evaluate("fetch('/api/charts').then((response) => response.text())"))
+      .toContain('"Failed":2')
     await page.goto(`${at.url}/charts`)
     await chart(page, 'Runs that have not completed, at most 2').waitFor()
     await page.getByText('Since this page was opened').waitFor()

@@ -322,9 +322,11 @@ export function entriesContract(kind: 'embedded' | 'real'): void {
         return items
       })
       expect(objects).toHaveLength(1)
-      expect(await (await host.call(`/operations/${ID}`)).json()).toMatchObject({
-        FailedByCode: { forbidden: 1 },
-      })
+      await eventually(async () =>
+        expect(await (await host.call(`/operations/${ID}`)).json()).toMatchObject({
+          FailedByCode: { forbidden: 1 },
+        }),
+      )
       for (const path of [`/operations/${ID}`, `/operations/${ID}/objects`])
         expect(await statusOf(path, 'stranger')).toBe(403)
     })

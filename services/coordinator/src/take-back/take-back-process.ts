@@ -87,7 +87,7 @@ export function takeBackId(
 export const siblingId = (
   runId: string,
   { entity, id }: { readonly entity: string; readonly id: string },
-) => runId.replace(/[^/]*$/, `${entity}-${id}`)
+) => `${runId.slice(0, runId.lastIndexOf('/') + 1)}${entity}-${id}`
 
 /** The id of a transaction has at most 128 characters, and the longest realm has 64. Those of Intuit have 16 digits. */
 const shortRealm = (realm: string): string =>
