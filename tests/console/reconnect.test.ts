@@ -72,7 +72,7 @@ describe('a company with a revoked grant in the console', () => {
       'Only a new authorization by the owner',
       '1 run waits',
     ])
-      expect(await broken.textContent()).toContain(text)
+      await expect.poll(() => broken.textContent(), { timeout: 10_000 }).toContain(text)
     const time = await broken.locator('time').getAttribute('datetime')
     expect(Math.abs(Date.parse(time ?? '') - Date.now())).toBeLessThan(60_000)
     await broken.getByRole('link', { name: 'Show', exact: true }).click()

@@ -15,6 +15,6 @@ export default mergeConfig(base, {
     // The test files of a worker share the loaded modules. Loading the modules again for each file would take a tenth
     // of the total time.
     isolate: false,
-    maxWorkers: 4,
+    maxWorkers: 3,
   },
 })
