@@ -10,10 +10,11 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
+import type { EventPlace } from './events.ts'
 import { createPauseStore } from './pause.ts'
 import type { RunDetail } from './run-detail.ts'
 import type { Run } from './run.ts'
-import { isOver, isResumable, undoableStatuses } from './status.ts'
+import { goesForward, isOver, isResumable, undoableStatuses } from './status.ts'
 import {
   type Claim,
   type ClaimResult,
@@ -35,7 +36,10 @@ const SEED = Number(process.env['TEST_SEED'] ?? 1)
 /** The number of sequences after which the test opens a new source. A source keeps all its runs, so it becomes slow. */
 const SEQUENCES_PER_SOURCE = 500
 
-const steps = ['order', 'report', 'csv'] as const
+const steps = ['order', 'approved', 'report', 'csv'] as const
+/** The place at which runs wait for an event. It has no attempts of its own. */
+const EVENT = 'approved'
+const EVENT_TIMEOUT_MS = LEASE_MS
 const ids = ['a', 'b'] as const
 /** The steps that have an `undo`. */
 const undoable: readonly string[] = ['order', 'report']
@@ -57,6 +61,7 @@ const outcomes: Readonly<Record<string, StepOutcome>> = {
   released: { kind: 'released' },
   noResponse: { kind: 'released', noResponse: 'aborted', isInDoubt: true },
   skipped: { kind: 'skipped' },
+  parked: { kind: 'parked', timeoutMs: EVENT_TIMEOUT_MS, ask: null },
   // The numbers of the rounds are counted by the test.
   repeated: { kind: 'repeated', response: null, round: { number: 0, state: null }, delayMs: 0 },
 }
@@ -90,6 +95,13 @@ type Happening =
   | { readonly do: 'replay'; readonly id: string; readonly fromStep: string | null }
   | { readonly do: 'refuse'; readonly run: number; readonly behind: number }
   | { readonly do: 'pause'; readonly isPaused: boolean }
+  | { readonly do: 'signal'; readonly run: number; readonly data: number }
+  /** The worker of a run that waits looks once more, or the sweeper looks at all runs that are due. */
+  | {
+      readonly do: 'look'
+      readonly run: number | null
+      readonly onTimeout: EventPlace['onTimeout']
+    }
 
 const anyId = fc.constantFrom(...ids)
 const recent = fc.nat({ max: 3 })
@@ -157,6 +169,18 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
   },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('refuse'), run: recent, behind }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('pause'), isPaused: fc.boolean() }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({ do: fc.constant('signal'), run: recent, data: fc.constantFrom(1, 2) }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant('look'),
+      run: fc.constantFrom(null, 0, 1),
+      onTimeout: fc.constantFrom('fail', 'undo', 'continue'),
+    }),
+  },
 ) as fc.Arbitrary<Happening>
 
 /** The state of a run that the model predicts and the source must return. */
@@ -183,6 +207,19 @@ interface ModelRun {
 
 const hasEffect = (item: string | undefined): boolean => item === 'Completed' || item === 'Copied'
 
+const isFinished = (item: string | undefined): boolean =>
+  hasEffect(item) || item === 'Skipped' || item === 'Undone'
+
+/** Whether a run waits for the event. */
+const isWaiting = ({ status, step, waits }: ModelRun): boolean =>
+  status === 'Waiting' && step === EVENT && !waits
+
+/** Returns what a worker may report of the place: it has no effect of its own, so most outcomes belong to steps only. */
+const outcomeAt = (step: string, outcome: OutcomeName): OutcomeName => {
+  if (step !== EVENT) return outcome === 'parked' ? 'completed' : outcome
+  return ['skipped', 'failed', 'released'].includes(outcome) ? outcome : 'parked'
+}
+
 class Clock {
   now = Date.parse('2026-11-20T00:00:00Z')
 }
@@ -191,6 +228,8 @@ class Clock {
 class Model {
   readonly runs: ModelRun[] = []
   readonly leases: Lease[] = []
+  /** What has become of events and waits. */
+  readonly decided = new Set<string>()
   isPaused = false
   readonly #source: TransactionSource
   readonly #process: ProcessOutline
@@ -200,7 +239,7 @@ class Model {
 
   constructor(source: TransactionSource, name: string, clock: Clock) {
     this.#source = source
-    this.#process = { name, steps }
+    this.#process = { name, steps, events: [EVENT] }
     this.#clock = clock
   }
 
@@ -250,9 +289,10 @@ class Model {
       }
       case 'record': {
         const lease = this.leases.at(-1 - happening.lease)
-        const outcome = outcomes[happening.outcome]
-        if (lease === undefined || outcome === undefined) return
+        if (lease === undefined) return
         const run = this.#find(lease.TransactionID, lease.ReplayID) as ModelRun
+        const outcomeName = outcomeAt(lease.step, happening.outcome)
+        const outcome = outcomes[outcomeName] as StepOutcome
         const held = run.lease?.version === lease.version
         // A worker computes the transition from the run as it was claimed, even if the run has changed since then.
         const found = await this.#get(run)
@@ -271,17 +311,22 @@ class Model {
         const { isInline } = happening
         const options = { steps, policy, random: 0.5, isInline, mayContinue: !isUndo }
         const transition = isUndo
-          ? advanceUndo(claimed, ended, { ...options, items: found.items, undoable, events: [] })
+          ? advanceUndo(claimed, ended, {
+              ...options,
+              items: found.items,
+              undoable,
+              events: [EVENT],
+            })
           : advance(claimed, ended, options)
         const recorded = await source.record(lease, transition)
         expect(recorded === null).toBe(!held)
         if (!held) break
-        if (isUndo) this.#settleUndo(run, ended, happening.outcome)
-        else this.#settle(run, happening.outcome)
+        if (isUndo) this.#settleUndo(run, ended, outcomeName)
+        else this.#settle(run, outcomeName)
         run.isInDoubt = 'isInDoubt' in ended && ended.isInDoubt
         const continues = isUndo
           ? isInline && ended.kind === 'undone'
-          : happening.outcome === 'skipped' || (isInline && happening.outcome === 'completed')
+          : outcomeName === 'skipped' || (isInline && outcomeName === 'completed')
         if (continues && (run.status === 'Running' || run.status === 'Undoing'))
           this.#goOn(run, lease)
         break
@@ -407,6 +452,39 @@ class Model {
         this.isPaused = happening.isPaused
         expect((await createPauseStore(source).paused()).has(name)).toBe(this.isPaused)
         return
+      case 'signal': {
+        const run = this.#recent(happening.run)
+        if (run === undefined) return
+        const event = { data: happening.data, eventId: null }
+        const result = await source.signal(this.#place('fail'), run.id, run.replay, event, anAct)
+        const known = run.items.get(EVENT)
+        const isAccepted = goesForward(run.status) && known !== 'Received' && !isFinished(known)
+        const hasMoved = isAccepted && isWaiting(run)
+        expect(result).toMatchObject({ isAccepted, hasMoved })
+        this.decided.add(hasMoved ? 'moved' : isAccepted ? 'early' : 'refused')
+        if (!isAccepted) break
+        run.items.set(EVENT, 'Received')
+        if (hasMoved) this.#leaveEvent(run)
+        break
+      }
+      case 'look': {
+        const looked = happening.run === null ? null : this.#recent(happening.run)
+        if (looked === undefined) return
+        const found = await source.settleWaits(
+          [this.#place(happening.onTimeout)],
+          looked === null ? { limit: 10 } : this.#key(looked),
+        )
+        const settled = found.map(
+          ({ TransactionID, ReplayID }) => this.#find(TransactionID, ReplayID) as ModelRun,
+        )
+        // The sweeper may find a run later, but never a run that must go on waiting.
+        if (looked !== null) expect(settled).toEqual([looked].filter((run) => this.#isDecided(run)))
+        for (const run of settled) {
+          expect(this.#isDecided(run)).toBe(true)
+          this.#endEvent(run, happening.onTimeout)
+        }
+        break
+      }
     }
     for (const run of this.runs) await this.#compare(run)
   }
@@ -421,9 +499,36 @@ class Model {
       expect(this.#find(run.TransactionID, run.ReplayID)?.lease).not.toBeNull()
     const waiting = new Set(this.runs.filter(({ status }) => !isOver(status)))
     this.#clock.now += LOST_CAP_MS + WAITING_RECHECK_MS + SWEEP_CAP_MS
+    for (const run of await this.#source.settleWaits([this.#place('fail')], { limit: 10 }))
+      waiting.delete(this.#find(run.TransactionID, run.ReplayID) as ModelRun)
     for (const { TransactionID, ReplayID } of await this.#source.due(this.#refs(), 10))
       waiting.delete(this.#find(TransactionID, ReplayID) as ModelRun)
     expect([...waiting]).toEqual([])
+  }
+
+  readonly #place = (onTimeout: EventPlace['onTimeout']): EventPlace => ({
+    process: this.#process.name,
+    place: EVENT,
+    next: 'report',
+    onTimeout,
+  })
+
+  /** Whether a run waits for an event that it has received, or that has not arrived in time. */
+  #isDecided = (run: ModelRun): boolean =>
+    isWaiting(run) && (run.items.get(EVENT) === 'Received' || run.notBefore <= this.#clock.now)
+
+  #endEvent(run: ModelRun, onTimeout: EventPlace['onTimeout']): void {
+    const isReceived = run.items.get(EVENT) === 'Received'
+    this.decided.add(isReceived ? 'looked' : `timeout: ${onTimeout}`)
+    if (isReceived || onTimeout === 'continue') return this.#leaveEvent(run)
+    run.items.set(EVENT, 'Failed')
+    if (onTimeout === 'fail') this.#move(run, { status: 'Failed' })
+    else this.#move(run, { status: 'Undoing', attempt: 0, notBefore: this.#clock.now })
+  }
+
+  #leaveEvent(run: ModelRun): void {
+    run.items.set(EVENT, 'Completed')
+    this.#move(run, { status: 'Running', step: 'report', attempt: 0, notBefore: this.#clock.now })
   }
 
   /** Cancels all active runs, so that later sequences in the same source do not see them. */
@@ -439,6 +544,13 @@ class Model {
     const { now } = this.#clock
     const step = run.step
     switch (outcome) {
+      case 'parked':
+        if (run.items.get(step) !== 'Received') run.items.set(step, 'Waiting')
+        return this.#move(run, {
+          status: 'Waiting',
+          attempt: 0,
+          notBefore: now + EVENT_TIMEOUT_MS,
+        })
       case 'completed':
       case 'endsRun':
         run.items.set(step, 'Completed')
@@ -467,7 +579,8 @@ class Model {
           notBefore: now + (outcome === 'retryLater' ? 20_000 : 0),
         })
       case 'failed':
-        run.items.set(step, 'Failed')
+        // An event is kept.
+        if (run.items.get(step) !== 'Received') run.items.set(step, 'Failed')
         run.attempts.push('http_503')
         return this.#move(run, { status: 'Failed' })
       case 'failedWithUndo':
@@ -517,6 +630,7 @@ class Model {
     const isDone = hasEffect(run.items.get(run.step))
     const isAsked = !isDone && run.isInDoubt
     if (isDone ? !undoable.includes(run.step) : !isAsked) return { kind: 'left' }
+    if (run.step === EVENT) return { kind: 'left' }
     if (outcome.kind === 'skipped' || outcome.kind === 'repeated') return { kind: 'left' }
     if (outcome.kind !== 'completed' || isAsked) return outcome
     return { kind: 'undone', response: null }
@@ -595,7 +709,7 @@ class Model {
     if (version !== run.version && !isTakeover) return 'stale'
     if (run.lease !== null && run.isLost) return 'stale'
     if (run.notBefore <= this.#clock.now) return 'claimed'
-    return run.waits ? 'stale' : 'early'
+    return run.waits || isWaiting(run) ? 'stale' : 'early'
   }
 
   /** Checks that the source returns what the model predicts, and that completed runs do not change. */
@@ -694,6 +808,7 @@ describe('a transaction source under random operations', () => {
     'after each operation of a random sequence, a transaction source has the state that a model predicts',
     async ({ annotate }) => {
       const happened = new Map<string, number>()
+      const decided = new Set<string>()
       const clock = new Clock()
       let sequences = 0
       for (let batch = 0; batch * SEQUENCES_PER_SOURCE < SEQUENCES; batch += 1) {
@@ -711,6 +826,7 @@ describe('a transaction source under random operations', () => {
                 for (const one of all) await model.apply(one)
                 for (const { status } of model.runs)
                   happened.set(status, (happened.get(status) ?? 0) + 1)
+                for (const one of model.decided) decided.add(one)
                 await model.expectAllToComeUp()
               } finally {
                 await model.end()
@@ -735,6 +851,15 @@ describe('a transaction source under random operations', () => {
         'Undoing',
         'Undone',
         'Waiting',
+      ])
+      expect([...decided].toSorted()).toEqual([
+        'early',
+        'looked',
+        'moved',
+        'refused',
+        'timeout: continue',
+        'timeout: fail',
+        'timeout: undo',
       ])
       const ends = [...happened].map(([status, count]) => `${count} ${status}`).join(', ')
       await annotate(
