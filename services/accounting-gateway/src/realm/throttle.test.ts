@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createProcessRateLimiter, createProcessLimits } from './process-rate-limiter.ts'
-import type { Permit, RealmLimits } from './throttle.ts'
+import { createRealmLimits, type Permit, type RealmLimits } from './throttle.ts'
 
 const rates = { perSecond: 10, perMinute: 50, concurrent: 4 }
 const waitLimit =
@@ -107,6 +107,21 @@ describe('the throttle of a realm', () => {
     })
     await vi.advanceTimersByTimeAsync(60_000)
     await expect(waiting).resolves.toBeDefined()
+  })
+
+  it('while a call waits for the end of a cool-down, the throttle does not ask the rate limiter again', async () => {
+    const limiter = createProcessRateLimiter(rates, Date.now)
+    const reserve = vi.spyOn(limiter, 'reserve')
+    const limits = createRealmLimits({ limiter, now: Date.now })
+    limiter.coolDown('1', 60_000)
+    const waiting = limits.acquire('1', waitLimit())
+    // A cool-down that is prolonged meanwhile costs one more reservation.
+    limiter.coolDown('1', 90_000)
+    await vi.advanceTimersByTimeAsync(89_000)
+    expect(reserve).toHaveBeenCalledTimes(2)
+    await vi.advanceTimersByTimeAsync(1_000)
+    await expect(waiting).resolves.toBeDefined()
+    expect(reserve).toHaveBeenCalledTimes(3)
   })
 
   it('the throttle rejects a waiting call at its deadline', async () => {

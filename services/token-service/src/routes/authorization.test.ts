@@ -21,6 +21,7 @@ import {
 } from '../../test-support/service-fixture.ts'
 import type { AuditPage } from '@integration-host/shared/contracts/audit'
 import { createMemoryAuthorizationStore } from '../adapters/memory/authorization-store.ts'
+import { AUTHORIZATION_TTL_MS, CLOCK_TOLERANCE_MS } from '../authorization/authorization-request.ts'
 import type { AuthorizationStore } from '../authorization/authorization-store.ts'
 
 let provider: ScriptedProvider
@@ -28,17 +29,24 @@ let service: TestService
 let closing: AsyncDisposableStack
 /** The number of callbacks that have checked whether their state was used. */
 let taken: number
+/** How long the store keeps the used states, in milliseconds. */
+let keptMs: number[]
 
 beforeEach(async () => {
   closing = new AsyncDisposableStack()
   provider = closing.use(await startScriptedProvider())
   taken = 0
+  keptMs = []
   const memory = createMemoryAuthorizationStore()
   const authorizations: AuthorizationStore = {
     ...memory,
     isStateUsed(state) {
       taken += 1
       return memory.isStateUsed(state)
+    },
+    useState(state, ttlMs) {
+      keptMs.push(ttlMs)
+      return memory.useState(state, ttlMs)
     },
   }
   service = await startFileService(closing, { provider, authorizations })
@@ -157,6 +165,14 @@ describe('the state parameter of an authorization request', () => {
     expect((await callBackFor(started, { realmId: '2' })).status).toBe(400)
     expect(exchanges()).toHaveLength(1)
     expect(await names()).toEqual(['ACC-1'])
+  })
+
+  it('a used state is kept for as long as its authorization request is valid, on every clock', async () => {
+    const began = Date.now()
+    await callBackFor(await startInBrowser())
+    const elapsed = Date.now() - began
+    expect(keptMs).toHaveLength(1)
+    expect(keptMs[0]).toBeGreaterThanOrEqual(AUTHORIZATION_TTL_MS + CLOCK_TOLERANCE_MS - elapsed)
   })
 
   it('two authorizations in two tabs both succeed, even if the second one is completed first', async () => {
