@@ -156,6 +156,13 @@ describe('headers that make a request ambiguous', () => {
   it('the gateway accepts the headers of an ordinary request', () => {
     expect(headerFault(['Host', 'a', 'Authorization', 'b', 'Accept', 'c'])).toBeNull()
   })
+
+  it.each(['From', 'Accept-Ranges', 'Refresh'])(
+    'the gateway accepts a repeated header of the length of one that it checks: %s',
+    (name) => {
+      expect(headerFault(['Host', 'a', 'Authorization', 'b', name, 'c', name, 'd'])).toBeNull()
+    },
+  )
 })
 
 describe('the Transfer-Encoding of a request to the gateway', () => {
