@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isBatch, readTarget, upstreamBase } from './target.ts'
+import { isBatch, scopeOf, readTarget, upstreamBase } from './target.ts'
 
 describe('a raw request target', () => {
   it.each([
@@ -135,4 +135,16 @@ it.each([
   ['/v3/company/1/query?x=/batch', false],
 ])('for the path %s, isBatch() returns %s', (path, is) => {
   expect(isBatch(path)).toBe(is)
+})
+
+it.each([
+  ['GET', '/v3/company/1/invoice/1', 'gateway:read'],
+  ['HEAD', '/v3/company/1/invoice/1', 'gateway:read'],
+  ['POST', '/v3/company/1/query?query=select', 'gateway:read'],
+  ['POST', '/v3/company/1/Query', 'gateway:write'],
+  ['POST', '/v3/company/1/invoice', 'gateway:write'],
+  ['PUT', '/v3/company/1/query', 'gateway:write'],
+  ['DELETE', '/v3/company/1/invoice/1', 'gateway:write'],
+])('a call %s %s needs the scope %s', (method, path, scope) => {
+  expect(scopeOf(method, { kind: 'company', path, realm: '1' })).toBe(scope)
 })
