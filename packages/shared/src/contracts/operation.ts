@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { Reason } from './reason.ts'
 import { RunFilter } from './run-filter.ts'
-import { headerStatuses, ReplayID, TransactionID } from './transaction.ts'
+import { HeaderStatusText, ReplayID, TransactionID } from './transaction.ts'
 
 /** The action that a bulk operation applies to each of its runs. */
 export const bulkActions = ['resume', 'cancel', 'replay', 'retry', 'take-back'] as const
@@ -102,7 +102,7 @@ export const OperationDetail = OperationView.extend({
     .array(NamedRun.extend({ Code: z.string() }))
     .meta({ description: `the first ${MAX_LISTED_FAILURES} runs that failed` }),
   Matches: z
-    .array(NamedRun.extend({ Status: z.enum(headerStatuses) }))
+    .array(NamedRun.extend({ Status: HeaderStatusText }))
     .meta({ description: `of a dry run: the first ${MAX_LISTED_MATCHES} runs` }),
 }).meta({ ref: 'OperationDetail' })
 export type OperationDetail = z.output<typeof OperationDetail>

@@ -19,3 +19,7 @@ it.each(['Process', 'TransactionID'])(
     expect(TransactionEvent.safeParse(JSON.parse(message)).success).toBe(false)
   },
 )
+
+it('TransactionEvent reads a status that only a later release knows as text', () => {
+  expect(TransactionEvent.parse({ ...event, Status: 'Dreaming' }).Status).toBe('Dreaming')
+})

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { headerStatuses, ReplayID, TransactionID } from './transaction.ts'
+import { HeaderStatusText, ReplayID, TransactionID } from './transaction.ts'
 
 /**
  * Topic exchange that publishes transaction events to other systems; the routing key is
@@ -21,7 +21,7 @@ export const TransactionEvent = z.object({
   Process: z.string().refine((name) => name.isWellFormed(), 'must be well-formed Unicode'),
   TransactionID,
   ReplayID,
-  Status: z.enum(headerStatuses),
+  Status: HeaderStatusText,
   StepName: z.string(),
   /** The number of attempts so far of the step that is due. */
   Attempt: z.int().nonnegative().default(0),

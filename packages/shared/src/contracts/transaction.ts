@@ -35,6 +35,14 @@ export const itemStatuses = [
 ] as const
 export type ItemStatus = (typeof itemStatuses)[number]
 
+/**
+ * The schema of a status in a response or an event. A later release may know further values, which clients read as text. The
+ * type has only the known ones, because the coordinator sends no others.
+ */
+const readAsText = <const Value extends string>(known: readonly Value[]) =>
+  z.string().meta({ enum: known }) as unknown as z.ZodType<Value>
+export const HeaderStatusText = readAsText(headerStatuses)
+
 const CONTROL_CHARACTERS = /\p{Cc}/u
 
 /** The identifier that the client gives to a transaction: 1-128 characters, no control characters. */
@@ -91,7 +99,7 @@ export const HeaderView = z.object({
   Process: z.string(),
   TransactionID: z.string(),
   ReplayID,
-  Status: z.enum(headerStatuses),
+  Status: HeaderStatusText,
   StepName: z.string(),
   InitialData: AnyJson,
   Realm: z.string().nullable(),
@@ -125,7 +133,7 @@ export type StepReport = z.output<typeof StepReport>
 export const ItemView = z
   .object({
     StepName: z.string(),
-    Status: z.enum(itemStatuses),
+    Status: readAsText(itemStatuses),
     Attempt: z.int().nonnegative(),
     IdempotencyKey: z.string(),
     ResponseStatus: z.int().nullable(),

@@ -17,7 +17,7 @@ import { RunAttempts, RunSteps } from '../parts/run-attempts.tsx'
 import { RunData } from '../parts/run-data.tsx'
 import { RunDecision } from '../parts/run-decision.tsx'
 import { RunFacts, RunHistory } from '../parts/run-facts.tsx'
-import { RunStatus, shownStatus, STATUSES } from '../parts/run-status.tsx'
+import { lookOf, RunStatus, shownStatus } from '../parts/run-status.tsx'
 import { Outside } from '../parts/text.tsx'
 import { Timeline } from '../parts/timeline.tsx'
 import { useFragment, useQueryText } from '../router.ts'
@@ -43,7 +43,7 @@ export function RunPage({ session, process, id }: RunPageProps) {
   usePageTitle(
     run === undefined
       ? null
-      : `${STATUSES[shownStatus(run)].glyph} ${visible(id)} · ${visible(process)}`,
+      : `${lookOf(shownStatus(run)).glyph} ${visible(id)} · ${visible(process)}`,
   )
   return (
     <>

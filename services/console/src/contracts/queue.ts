@@ -4,7 +4,7 @@ import { Realm } from '@integration-host/shared/contracts/realm'
 import { Reason } from '@integration-host/shared/contracts/reason'
 import { parseJson } from '@integration-host/shared/json'
 import {
-  headerStatuses,
+  HeaderStatusText,
   ReplayID,
   TransactionID,
 } from '@integration-host/shared/contracts/transaction'
@@ -39,7 +39,7 @@ export type QueueBody = z.input<typeof QueueBody>
 export const QueuedRun = z
   .object({
     ReplayID,
-    Status: z.enum(headerStatuses),
+    Status: HeaderStatusText,
     IsNew: z.boolean().meta({ description: 'false: it was there already' }),
     CompanyUnchecked: z.boolean().meta({
       description: 'token-service did not say whether the company exists; false without a company',

@@ -22,6 +22,10 @@ const explained = (run: Partial<ExplainedRun>, context?: RunContext): string =>
   whyOf({ ...aRun, ...run }, context)
 
 describe('the sentence that explains the state of a run', () => {
+  it('a status that only a later release knows has no sentence', () => {
+    expect(explained({ Status: 'Dreaming' as ExplainedRun['Status'] })).toBe('')
+  })
+
   it.each<[Partial<ExplainedRun>, string]>([
     [
       { ErrorClass: 'http_503' },

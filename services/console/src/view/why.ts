@@ -148,6 +148,8 @@ function stateSentence(run: ExplainedRun, { company, mustReconnect = false }: Ru
       return because === ''
         ? `Its steps could not all be undone: stopped at ${StepName}. ${UNDO_GOES_ON}`
         : `Its steps could not all be undone: stopped at ${StepName}, because ${because}. ${UNDO_GOES_ON}`
+    default: // a status of a later release
+      return ''
   }
 }
 

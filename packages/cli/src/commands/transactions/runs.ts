@@ -1,4 +1,4 @@
-import { headerStatuses } from '@integration-host/shared/contracts/transaction'
+import { HeaderStatusText } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
 import { type Command, parse } from '../../command.ts'
 import { exitCodes } from '../../exit-code.ts'
@@ -11,7 +11,7 @@ const Page = z.object({
   items: z.array(
     z.looseObject({
       ReplayID: z.int(),
-      Status: z.enum(headerStatuses),
+      Status: HeaderStatusText,
       StepName: z.string(),
       ErrorClass: z.string().nullable(),
       InDoubt: z.boolean(),

@@ -123,6 +123,12 @@ describe('the command `transactions show`', () => {
     expect((await show()).out).not.toContain('Progress')
   })
 
+  it('`transactions show` prints a status that only a later release knows', async () => {
+    members = { Status: 'Dreaming', Items: [item('order', 'Dreamt', 200)] }
+    const { code, out } = await show()
+    expect([code, out]).toEqual([0, expect.stringMatching(/Status +Dreaming\n[^]*order +Dreamt/)])
+  })
+
   it('`transactions show` removes from a response all characters that could control the terminal', async () => {
     responseBody = 'a\nb\u001b[31m\u202e\u009b'
     expect((await show()).out).toContain('\n  a b�[31m��\n')
