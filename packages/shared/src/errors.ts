@@ -109,7 +109,7 @@ export const errorCodes = {
 
   // Errors of the coordinator.
   process_built_in: { status: 409, title: 'The process is built in', remedy: 'none' },
-  input_invalid: { status: 400, title: 'The initial data is not valid', remedy: 'none' },
+  input_invalid: { status: 400, title: 'The data is not valid', remedy: 'none' },
   process_not_found: { status: 404, title: 'No such process', remedy: 'none' },
   too_many_watchers: { status: 503, title: 'Too many clients read the events', remedy: 'retry' },
   too_many_exports: { status: 503, title: 'Too many exports', remedy: 'retry' },

@@ -34,6 +34,11 @@ const ship = defineProcess('Ship').event('how', {
   choices: 'by',
   ask: () => ({ title: 'How?' }),
 })
+/** A decision that must have a note. */
+const close = defineProcess('Close').event('done', {
+  data: z.object({ ok: z.boolean(), note: z.string().max(20) }),
+  ask: () => ({ title: 'Done?' }),
+})
 
 const keys = [
   { id: 'approver', scopes: ['transactions:signal'], realms: ['42'] },
@@ -45,8 +50,8 @@ export function decisionsContract(kind: 'embedded' | 'real'): void {
   describe(`decisions on ${kind} backends`, () => {
     const opened = onBackends(
       kind,
-      { PayBill: [...payBill.stepNames], Ship: ['how'] },
-      { processes: [payBill, ship], keys },
+      { PayBill: [...payBill.stepNames], Ship: ['how'], Close: ['done'] },
+      { processes: [payBill, ship, close], keys },
     )
     const { start } = opened
     const post = (host: Fixture, path: string, body: object = {}, key?: string) =>
@@ -232,17 +237,18 @@ export function decisionsContract(kind: 'embedded' | 'real'): void {
       expect((await look(moved)).text).toContain('Pay 5?')
     })
 
-    it('the choices are those of an enum, and a note that the data has no place for is the reason', async () => {
+    it('the choices are those of an enum; a note may be required, and is the reason if the data has no place for it', async () => {
       const host = await start()
-      await post(host, 'Ship/transactions', { TransactionID: '1', InitialData: null })
-      const path = 'Ship/transactions/1'
-      const get = async () => (await host.call(`/processes/${path}`)).json()
-      await expect.poll(get).toMatchObject({ Status: 'Waiting' })
-      const created = await post(host, `${path}/events/how/links`, {
-        For: 'ada',
-        Reason: 'it is her turn',
-      })
-      const { Url } = DecisionLink.parse(await created.json())
+      const begin = async (process: string, event: string) => {
+        const path = `${process}/transactions/1`
+        await post(host, `${process}/transactions`, { TransactionID: '1', InitialData: null })
+        const get = async () => (await host.call(`/processes/${path}`)).json()
+        await expect.poll(get).toMatchObject({ Status: 'Waiting' })
+        const request = { For: 'ada', Reason: 'it is her turn' }
+        const created = await post(host, `${path}/events/${event}/links`, request)
+        return { get, Url: DecisionLink.parse(await created.json()).Url }
+      }
+      const { get, Url } = await begin('Ship', 'how')
       expect((await look(Url)).text.match(/<button[^>]*>\w+/g)).toHaveLength(3)
       expect(await decide(Url, 'rail')).toMatchObject({
         status: 400,
@@ -253,6 +259,13 @@ export function decisionsContract(kind: 'embedded' | 'real'): void {
         Status: 'Completed',
         Items: [{ Data: { by: 'sea' }, Sender: { Person: 'ada', Reason: 'it is cheaper' } }],
       })
+      const closing = await begin('Close', 'done')
+      expect(await decide(closing.Url, 'true')).toMatchObject({
+        status: 400,
+        text: expect.stringContaining('Write a note'),
+      })
+      await decide(closing.Url, 'true', 'all paid')
+      expect(await closing.get()).toMatchObject({ Items: [{ Data: { note: 'all paid' } }] })
     })
 
     it('the erasure of a company can end its waits, and leaves those of other companies', async () => {

@@ -186,7 +186,7 @@ export function createDecisions({ source, processes, runActions, links, now }: D
         if (!(error instanceof IntegrationError) || errorCodes[error.code].status >= 500)
           throw error
         if (error.code === 'input_invalid')
-          return { problem: 'The note is not accepted. Make it shorter.', decision: before }
+          return { problem: note === '' ? NOTE_NEEDED : NOTE_REJECTED, decision: before }
         return { isAccepted: false, decision: await look(link) }
       }
     },
@@ -227,5 +227,8 @@ export function createDecisions({ source, processes, runActions, links, now }: D
     },
   }
 }
+
+const NOTE_NEEDED = 'Write a note.'
+const NOTE_REJECTED = 'The note is not accepted. Make it shorter.'
 
 const voidBecause = (why: string): Decision => ({ kind: 'void', why })

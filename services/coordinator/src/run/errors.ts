@@ -18,8 +18,8 @@ export const notFound = (
 export const purged = (): IntegrationError =>
   new IntegrationError('transaction_purged', 'the data of the run was purged')
 
-export const notActive = (): IntegrationError =>
-  new IntegrationError('transaction_not_active', 'the run is over')
+export const notActive = (why = 'the run is over'): IntegrationError =>
+  new IntegrationError('transaction_not_active', why)
 
 export const notResumable = (): IntegrationError =>
   new IntegrationError(

@@ -19,7 +19,7 @@ import type { RunState } from './transaction-source.ts'
 import { leftPlace, next, type StoredRun, type Times, undoing } from './transitions.ts'
 
 export const EVENT_TIMEOUT = 'event_timeout'
-export const EVENT_TIMED_OUT = 'no event was received in time; a resume waits again'
+export const EVENT_TIMED_OUT = 'no event was received in time'
 /**
  * The longest time after which the sweeper looks at a waiting run. Without it, nothing would find a run whose process
  * no longer has the place.

@@ -22,6 +22,7 @@ import type {
   StartOnArrival,
   TransactionSource,
 } from '../run/transaction-source.ts'
+import { goesForward } from '../run/status.ts'
 import type { StepsInFlight } from './steps-in-flight.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
@@ -136,8 +137,9 @@ const DATA_OF_EVENT = { name: 'Data', what: 'the schema of the event' }
  * @throws {IntegrationError} `event_already_received` or `transaction_not_active` unless the event repeats the first one
  */
 function requireRepetition(result: SignalResult, event: NewEvent, withData: boolean): void {
-  const { item } = result
-  if (item?.Sender === undefined || item.Status === 'Skipped') throw notActive()
+  const { item, run } = result
+  if (item?.Sender === undefined || item.Status === 'Skipped')
+    throw notActive(goesForward(run.Status) ? 'the run has gone on without the event' : undefined)
   const isRepetition =
     event.eventId === null
       ? isDeepStrictEqual(item.Data, event.data)
