@@ -37,6 +37,10 @@ const parent = `import { defineProcess } from 'integration-host'
       data: { customer: n === 66 ? 'unknown' : 'Ada' },
     })),
   })`
+const bill = `import { defineProcess, z } from 'integration-host'
+  export default defineProcess('Bill')
+    .event('approved', { data: z.object({ approved: z.boolean() }), ask: () => ({ title: 'Pay?' }) })
+    .step('pay', (step) => step.complete(step.previous.data))`
 const COMPANY_KEY = 'company-'.padEnd(40, 'x')
 
 /** A request that the client has sent. */
@@ -60,6 +64,7 @@ describe('the HTTP client that the package exports', () => {
     await mkdir(join(folder, 'processes'))
     await writeFile(join(folder, 'processes/sale.ts'), source)
     await writeFile(join(folder, 'processes/sales.ts'), parent)
+    await writeFile(join(folder, 'processes/bill.ts'), bill)
     const keys = [
       {
         id: 'company',
@@ -312,6 +317,29 @@ describe('the HTTP client that the package exports', () => {
     expect(await run.completed()).toMatchObject({ ReplayID: 2 })
     expect(await process.run('x1', { replay: 0 }).get()).toMatchObject({ Status: 'Failed' })
     expect(await problemOf(run.cancel())).toMatchObject({ code: 'transaction_not_active' })
+  })
+
+  it('signal() sends an event to a run, and link() returns the address at which a person decides', async () => {
+    const process = connect().client.process('Bill')
+    await process.queue('b1', null)
+    const run = process.run('b1')
+    const link = await run.link('approved', { for: 'ada@example.com', expiresInSeconds: 60 })
+    const page = await fetch(link.Url)
+    expect([page.status, Date.parse(link.ExpiresAt) > Date.now()]).toEqual([200, true])
+    const data = { approved: true }
+    const sent = await run.signal('approved', data, { eventId: 'e1', reason: 'agreed' })
+    expect(sent.Item).toMatchObject({ Data: data, Sender: { EventID: 'e1', Reason: 'agreed' } })
+    // The same event may be sent again, also by a caller that does not know its id.
+    expect((await run.signal('approved', data)).Item).toMatchObject({ Sender: sent.Item.Sender })
+    const other = await run.signal('approved', { approved: false }).catch((error: unknown) => error)
+    expect(hasProblem(other, 'event_already_received') && other.problem.Item).toMatchObject({
+      Data: data,
+    })
+    expect(await run.completed()).toMatchObject({ Items: [{ Data: data }, { Data: data }] })
+    expect(await problemOf(run.signal('other'))).toMatchObject({ code: 'event_not_found' })
+    expect(await problemOf(run.link('other', { for: 'ada' }))).toMatchObject({
+      code: 'event_not_found',
+    })
   })
 
   it('a failed call rejects with the problem in the response, or with a problem of the client if the response has none', async () => {

@@ -1,6 +1,6 @@
 /** The problems that the client reports: the problems of the services, and the problems of the client itself. */
 import type { Problem as ProblemDocument } from '@integration-host/shared/contracts/problem'
-import type { RunDetailResponse } from '@integration-host/shared/contracts/run'
+import type { RunDetailResponse, SignalResponse } from '@integration-host/shared/contracts/run'
 import type { ErrorCode, errorCodes } from '@integration-host/shared/errors'
 import { parseJson } from '@integration-host/shared/json'
 
@@ -10,6 +10,7 @@ export interface RunDetail extends RunDetailResponse {}
 /** The additional members of the problem documents, by problem code. */
 interface MembersByCode {
   input_invalid: { readonly errors: readonly string[] }
+  event_already_received: Pick<SignalResponse, 'Item'>
 }
 
 /** A problem document of a service (RFC 9457). docs/errors.md describes each code. */

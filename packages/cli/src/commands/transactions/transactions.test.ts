@@ -82,6 +82,17 @@ beforeEach(async () => {
       status: 202,
       body: header('9', { Status: 'Running', StepName: 'csv' }),
     }),
+    [`POST ${AT_PATH}/9/events/approved`]: () => ({
+      body: {
+        ...header('9', { ReplayID: 1 }),
+        Item: {
+          StepName: 'approved',
+          Status: 'Received',
+          FinishedAt: AT,
+          Sender: { KeyID: 'erp', Person: 'ada@example.com', Reason: null, EventID: 'e1' },
+        },
+      },
+    }),
     [`POST ${AT_PATH}/9/events/approved/links`]: () => ({
       status: 201,
       body: { Url: 'https://decide.test/decisions/1', ExpiresAt: '2026-12-06T00:00:00Z' },
@@ -339,6 +350,20 @@ describe('commands that change a transaction', () => {
     })
     await cli('replay', '9', '--data', 'null')
     expect(service.requests.at(-1)?.body).toEqual({ InitialData: null })
+  })
+
+  it('`transactions signal` sends an event, and prints who has sent the one that the run keeps', async () => {
+    const event = ['--data', '{"approved": true}', '--event-id', 'e1', '--reason', 'agreed']
+    expect((await cli('signal', '9', 'approved', ...event, '--replay', '1')).out).toBe(
+      `Run 1 of 9 has the event approved from ada@example.com, received at ${AT}.\n`,
+    )
+    const sent = service.requests.at(-1)
+    expect(sent?.body).toEqual({ EventID: 'e1', Data: { approved: true }, Reason: 'agreed' })
+    expect(sent?.query.get('replay')).toBe('1')
+    await cli('signal', '9', 'approved')
+    expect(service.requests.at(-1)?.body).toEqual({})
+    expect((await cli('signal', '9', 'approved', '--data', '{')).err).toContain('--data')
+    expect((await cli('signal', '9')).err).toContain('The name of the event is needed')
   })
 
   it('`transactions link` prints the address with which a person decides', async () => {
