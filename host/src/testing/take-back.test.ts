@@ -138,14 +138,37 @@ describe('taking back', () => {
     expect(await outcomes()).toContain('Invoice left books_closed')
   })
 
-  it('leaves the objects of a transaction whose run is not over', async () => {
+  it('leaves and lists the objects of a transaction whose run is active', async () => {
     const run = await sell('1', { paid: false, fails: true })
     await run.replay({ fromStep: 'payment' })
-    host.kill('before commit', 'customer')
+    host.kill('before commit', 'invoice')
     const other = await sell('2')
     expect(other.status).toBe('Running')
-    const objects = await host.takeBack(sales)
-    expect(objects.map(({ TransactionID }) => TransactionID)).toHaveLength(2)
+    expect(await outcomes()).toEqual([
+      'Customer inactivated',
+      'Customer left run_active',
+      'Invoice deleted',
+    ])
+  })
+
+  it('leaves and lists the object of a run that is in doubt, also in a dry run', async () => {
+    const unsure = defineProcess('Unsure').step('customer', (step) =>
+      step.execute(post(step, 'customer', { DisplayName: 'Grace' }), {
+        ...credentialOf(step),
+        parse: () => {
+          throw new Error('not as expected')
+        },
+      }),
+    )
+    await using another = await startTestHost({ processes: unsure })
+    const books = await another.company(REALM)
+    const run = await another.run(unsure, '1', null, { realm: REALM })
+    expect([run.status, run.isInDoubt]).toEqual(['Failed', true])
+    for (const dryRun of [true, false])
+      expect(await another.takeBack(unsure, { dryRun })).toMatchObject([
+        { Entity: 'Customer', Outcome: 'left', Reason: 'run_in_doubt' },
+      ])
+    expect(books.calls).toHaveLength(1)
   })
 
   it.each(['before request', 'after request', 'before commit', 'after commit'] as const)(

@@ -32,8 +32,11 @@ const operation = (members: object = {}) => ({
 let service: FakeService
 /** The responses of the coordinator to requests for the operation, in order. The last response is repeated. */
 let reports: object[]
+/** The objects of the operation, if it takes back. */
+let taken: object[]
 beforeEach(async () => {
   reports = [operation()]
+  taken = []
   service = await startFakeService({
     'POST /operations': () => ({ status: 202, body: operation() }),
     [`GET /operations/${ID}`]: () => ({
@@ -42,6 +45,7 @@ beforeEach(async () => {
     'GET /operations': () => ({
       body: { items: [operation(), operation({ ID: '2b', Status: 'Paused' })], next_cursor: null },
     }),
+    [`GET /operations/${ID}/objects`]: () => ({ body: { items: taken, next_cursor: null } }),
     [`POST /operations/${ID}/stop`]: () => ({ body: operation({ Status: 'Stopped', Done: 7 }) }),
     [`POST /operations/${ID}/continue`]: () =>
       problem(409, 'operation_not_paused', { detail: 'the operation is not paused' }),
@@ -193,6 +197,53 @@ describe('the command `operations start`', () => {
       expect(service.requests).toEqual([])
     },
   )
+})
+
+describe('a dry run of the action take-back', () => {
+  it('waits until all objects are looked at, and prints them by entity, in total, and those that are left', async () => {
+    const object = (EntityID: string, members: object) => ({
+      TransactionID: `${ID}/77/${EntityID}`,
+      Realm: '77',
+      Entity: 'Invoice',
+      EntityID,
+      Reason: null,
+      Fields: null,
+      ...members,
+    })
+    const changed = { Outcome: 'left', Reason: 'changed_outside', Fields: ['Line[1].Amount'] }
+    taken = [object('1', { Outcome: 'pending' })]
+    reports = [operation({ Action: 'take-back', DryRun: true, Status: 'Completed', Done: 3 })]
+    const args = ['start', '--action', 'take-back', '--process', 'P', '--realm', '77', ...REASON]
+    const { code, out } = await cli([...args, '--since', '12h', '--until', '1h', '--dry-run'], {
+      async sleep() {
+        taken = [
+          object('1', { Outcome: 'deleted' }),
+          object('2', { Outcome: 'deleted' }),
+          object('3', changed),
+          object('4', { Entity: 'Customer', Outcome: 'inactivated' }),
+        ]
+      },
+    })
+    expect(code).toBe(0)
+    expect(service.requests[0]?.body).toMatchObject({
+      Action: 'take-back',
+      Filter: { realm: ['77'], since: expect.any(String), until: expect.any(String) },
+      DryRun: true,
+    })
+    const lines = out.split('\n').map((line) => line.trim().replaceAll(/ {2,}/g, ' | '))
+    expect(lines.slice(lines.indexOf('ENTITY | WOULD BE | COUNT') + 1)).toEqual([
+      'Customer | inactivated | 1',
+      'Invoice | deleted | 2',
+      'Invoice | left: changed_outside | 1',
+      'in total | deleted | 2',
+      'in total | inactivated | 1',
+      'in total | left: changed_outside | 1',
+      '',
+      'LEFT | REALM | WHY | CHANGED FIELDS',
+      'Invoice 3 | 77 | changed_outside | Line[1].Amount',
+      '',
+    ])
+  })
 })
 
 describe('the commands `operations show`, `list`, `stop` and `continue`', () => {

@@ -58,7 +58,8 @@ each run.
 
 The action take-back deletes what all runs of each transaction have created in the books of their companies, payments
 before their invoices, and makes customers and other objects of lists inactive. It leaves what a person has changed, what
-is paid or linked, what lies in a closed period and what is gone, and lists it. A dry run names every object.
+is paid or linked, what lies in a closed period, what is gone and what belongs to runs that are active or in doubt, and
+lists it. A dry run names every object.
 
   --action ACTION     ${bulkActions.join(', ')}
   --process NAME      the process of the runs
@@ -78,7 +79,7 @@ Examples:
     --since 2h --reason 'the API is back' --dry-run
   integration-host operations start --action cancel --process OrderProcess --realm 77 --status retrying,waiting \\
     --reason 'the company has left' --per-second 10 --watch
-  integration-host operations start --action take-back --process InvoiceExport --realm 77 --since 12h \
+  integration-host operations start --action take-back --process InvoiceExport --realm 77 --since 12h \\
     --reason 'the import of last night was wrong' --dry-run`,
   async run(args, terminal) {
     const { values, positionals } = parse(args, {

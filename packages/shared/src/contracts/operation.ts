@@ -121,7 +121,7 @@ export const TakenObject = z
     }),
     Reason: z.string().nullable().meta({
       description:
-        'why an object is left: changed_outside, paid, linked, books_closed, gone, unproven (nothing to compare with), not_supported, refused (by the provider)',
+        'why an object is left: changed_outside, paid, linked, books_closed, gone, run_active, run_in_doubt, unproven (nothing to compare with), not_supported, refused (by the provider)',
     }),
     Fields: z
       .array(z.string())

@@ -276,6 +276,8 @@ const REASONS: Readonly<Record<string, string>> = {
   not_supported: 'objects of this kind cannot be taken back',
   paid: 'paid',
   refused: 'refused by the provider',
+  run_active: 'a run of its transaction is active',
+  run_in_doubt: 'a run of its transaction is in doubt',
   unproven: 'nothing to compare with',
 }
 

@@ -1,3 +1,4 @@
+import { createLogger } from '@integration-host/shared/observability/logger'
 import { type Random, randomOf } from '@integration-host/shared/random'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { contractTimes, type MovableSource } from '../../test-support/movable-source.ts'
@@ -69,7 +70,10 @@ export function createOnceContract(
     let invoices: Invoice[] = []
     let pending: { readonly at: number; readonly number: string }[] = []
     let keptNumber = (given: string): string => given
+    const log: string[] = []
+    const logger = createLogger('test', 'warn', { write: (text) => void log.push(text) })
     beforeEach(async () => {
+      log.length = 0
       source = await open()
       movedMs = 0
       invoices = []
@@ -164,6 +168,7 @@ export function createOnceContract(
       const deps = stepDeps({
         call,
         now,
+        log: () => logger,
         onWritten: (objects) => void written.push(...objects),
         stepBooks: {
           marks: createMarks({ source, keeper }),
@@ -366,11 +371,13 @@ export function createOnceContract(
       expect(invoices).toHaveLength(3)
     })
 
-    it('a company that renumbers keeps the object, once', async () => {
+    it('a company that renumbers keeps the object, once, and a warning says so without the number', async () => {
       keptNumber = () => '1001'
       await queue('1')
       await finish({ 1: create('fail') }, noTrouble)
       expect(await idOf('1')).toBe('1')
+      expect(log.filter((line) => line.includes('mark_not_kept'))).toHaveLength(1)
+      for (const number of ['A-1', '1001']) expect(log.join('\n')).not.toContain(number)
     })
 
     it(`creates one object in each of ${seeds} runs that are killed at random points`, async () => {

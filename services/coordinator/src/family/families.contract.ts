@@ -78,6 +78,16 @@ const wrong = defineProcess('Wrong', { input: Order }).forEach('lines', line, {
     })),
 })
 
+/** A process whose input is the ids of its items. */
+const named = defineProcess('Named', { input: z.array(z.union([z.string(), z.number()])) }).forEach(
+  'lines',
+  line,
+  {
+    items: (step) =>
+      step.initialData.map((id, n) => ({ id: id === 'NaN' ? Number.NaN : id, data: { no: n } })),
+  },
+)
+
 const lines = (count: number) => Array.from({ length: count }, (_, n) => ({ no: n + 1 }))
 
 interface ReadRun {
@@ -110,6 +120,7 @@ export function familiesContract(kind: 'embedded' | 'real'): void {
         Slow: ['lines'],
         Batch: ['orders'],
         Wrong: ['lines'],
+        Named: ['lines'],
         ...Object.fromEntries([0, 1, 2, 3, 4, 5].map((n) => [`L${n}`, ['c']])),
         L6: ['end'],
         Line: ['post'],
@@ -121,7 +132,7 @@ export function familiesContract(kind: 'embedded' | 'real'): void {
     })
     const start = async (options: FixtureOptions = {}): Promise<Fixture> => {
       const host = await startFixture(backends, {
-        processes: [order, slow, batch, wrong, line],
+        processes: [order, slow, batch, wrong, named, line],
         ...options,
       })
       opened.push(host)
@@ -170,6 +181,36 @@ export function familiesContract(kind: 'embedded' | 'real'): void {
         Status: 'Completed',
         Realm: '42',
         Parent: { Process: 'Order', TransactionID: '66', ReplayID: 0, Place: 'lines' },
+      })
+    })
+
+    it('children have the priority of their parent, and not its tags; an id may have 64 characters', async () => {
+      const host = await start()
+      const response = await post(host, '/processes/Named/transactions', {
+        TransactionID: '65',
+        InitialData: ['x'.repeat(64)],
+        Priority: 'high',
+        Tags: { season: 'spring' },
+      })
+      expect(response.status).toBe(202)
+      await reached(host, '65', 'Completed', 'Named')
+      const child = await read(host, `65/Named.lines/${'x'.repeat(64)}`, 'Line')
+      expect(child).toMatchObject({ Status: 'Completed', Priority: 'high', Tags: null })
+    })
+
+    it('children whose process is not loaded wait and are named; they run when it is loaded', async () => {
+      const without = await start({ processes: [order] })
+      await queue(without, '64', { lines: lines(1) })
+      await eventually(async () =>
+        expect(await read(without, '64')).toMatchObject({
+          WaitingFor: 'children:lines',
+          Children: [{ Place: 'lines', Process: 'Line', IsLoaded: false, Active: 1 }],
+        }),
+      )
+      await without[Symbol.asyncDispose]()
+      const host = await start()
+      expect(await reached(host, '64', 'Completed')).toMatchObject({
+        Children: [{ IsLoaded: true, Completed: 1 }],
       })
     })
 
@@ -278,10 +319,20 @@ export function familiesContract(kind: 'embedded' | 'real'): void {
       expect(await read(host, '73/Order.lines/2', 'Line')).not.toHaveProperty('Parent')
     })
 
-    it('ids of items that repeat or are too long, and data that the children refuse, fail the run before a child starts', async () => {
+    it('ids of items that repeat or are not valid, and data that the children refuse, fail the run before a child starts', async () => {
       const host = await start()
-      await queue(host, '74', { lines: [{ no: 1 }, { no: 1 }] })
-      expect(await reached(host, '74', 'Failed')).toMatchObject({ ErrorClass: 'step_threw' })
+      const shape = '[1].id must have 1 to 64 characters'
+      for (const [n, [id, message]] of [
+        ['1', '[1].id repeats the id of another item: 1'],
+        ['', shape],
+        ['x'.repeat(65), shape],
+        ['a\nb', shape],
+        ['NaN', shape],
+      ].entries()) {
+        await queue(host, `74-${n}`, [1, id], 'Named')
+        const { ErrorClass, LastError } = await reached(host, `74-${n}`, 'Failed', 'Named')
+        expect([ErrorClass, LastError]).toEqual(['step_threw', expect.stringContaining(message)])
+      }
       await queue(host, '80', { lines: lines(2) }, 'Wrong')
       const run = await reached(host, '80', 'Failed', 'Wrong')
       expect(run).toMatchObject({ ErrorClass: 'input_invalid' })

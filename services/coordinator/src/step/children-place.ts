@@ -134,7 +134,7 @@ function checkedItems(list: unknown, parentRealm: string | null): ChildItem[] | 
   const items: ChildItem[] = []
   for (const [n, item] of list.entries() as Iterable<[number, Partial<ForEachItem> | null]>) {
     const given = item?.id
-    const id = typeof given === 'number' ? String(given) : given
+    const id = Number.isFinite(given) ? String(given) : given
     if (typeof id !== 'string' || !isItemId(id))
       return `[${n}].id must have 1 to ${MAX_ID_LENGTH} characters, none of them a control character`
     if (ids.has(id)) return `[${n}].id repeats the id of another item: ${id}`

@@ -43,6 +43,8 @@ export type LeftReason =
   | 'linked'
   | 'not_supported'
   | 'paid'
+  | 'run_active'
+  | 'run_in_doubt'
   | 'unproven'
 
 export interface Left {

@@ -56,6 +56,8 @@ export const TakeBackData = z.object({
   /** When the creation of the object was recorded. */
   CreatedAt: z.iso.datetime(),
   DryRun: z.boolean(),
+  /** Why the object is left without a look at it. */
+  Left: z.enum(['run_active', 'run_in_doubt']).optional(),
 })
 export type TakeBackData = z.output<typeof TakeBackData>
 
@@ -221,6 +223,7 @@ export function createTakeBackProcess(deps: TakeBackDeps): ProcessDefinition {
     send: SendDeps,
   ): Promise<StepOutcome> {
     const { EntityID: id, DryRun } = data
+    if (data.Left !== undefined) return left({ reason: data.Left })
     const entity = providerEntities.find((name) => name === data.Entity)
     const action = entity === undefined ? null : removalOf(entity)
     if (entity === undefined || action === null) return left({ reason: 'not_supported' })

@@ -47,10 +47,11 @@ export function createTakeBack({ source, publisher, process, load }: TakeBackDep
   return {
     load,
     /**
-     * Queues the runs that take back what all runs of a transaction have created, newest first.
+     * Queues the runs that take back what all runs of a transaction have created, newest first. If one of these runs is
+     * active or in doubt, the objects are only listed as left.
      *
-     * @throws {IntegrationError} `transaction_not_undoable` if a run of the transaction is active or in doubt, or if
-     *   nothing was created; an error with status 409 also if a later run than that of `target` exists.
+     * @throws {IntegrationError} `transaction_not_undoable` if nothing was created, or the transaction has too many runs;
+     *   an error with status 409 also if a later run than that of `target` exists.
      */
     async begin(operation: Operation, of: string, target: OperationTarget): Promise<void> {
       const { TransactionID, ReplayID } = target
@@ -59,14 +60,13 @@ export function createTakeBack({ source, publisher, process, load }: TakeBackDep
       if (latest === undefined) throw notFound(of, TransactionID, null)
       if (ReplayID !== null && ReplayID !== latest.ReplayID)
         throw anotherRunStarted(latest.ReplayID)
-      const isUncertain =
-        runs.length === MAX_REPLAYS ||
-        runs.some(({ Status, InDoubt }) => !isOver(Status) || InDoubt)
-      if (isUncertain)
-        throw new IntegrationError(
-          'transaction_not_undoable',
-          'a run of the transaction is active or in doubt',
-        )
+      if (runs.length === MAX_REPLAYS)
+        throw new IntegrationError('transaction_not_undoable', 'the transaction has too many runs')
+      const Left = runs.some(({ InDoubt }) => InDoubt)
+        ? ('run_in_doubt' as const)
+        : runs.some(({ Status }) => !isOver(Status))
+          ? ('run_active' as const)
+          : undefined
       const { Realms } = operation.Request
       const created = (await createdBy(of, TransactionID)).filter(({ Realm }) =>
         isCovered(Realm, Realms),
@@ -87,6 +87,7 @@ export function createTakeBack({ source, publisher, process, load }: TakeBackDep
           EntityID,
           CreatedAt: RecordedAt,
           DryRun: operation.DryRun,
+          ...(Left !== undefined && { Left }),
         } satisfies TakeBackData,
       }))
       for (let at = 0; at < transactions.length; at += PAGE) {
