@@ -16,6 +16,7 @@ export const FamilyView = z
     IsLoaded: z.boolean().meta({
       description: 'false: the process of the children is not loaded, so they wait',
     }),
+    IdPrefix: z.string().meta({ description: 'how the ids of the children begin' }),
     Total: z.int().nonnegative().meta({ description: 'the length of the list' }),
     Active: z.int().nonnegative().meta({ description: 'children that have not ended' }),
     Waiting: z.int().nonnegative().meta({

@@ -1,3 +1,4 @@
+import type { FamilyView } from '@integration-host/shared/contracts/run'
 import type { RunView } from '../../src/contracts/runs.ts'
 import { companyPage, runPage } from '../../src/isomorphic/pages.ts'
 import { full } from '../clock.ts'
@@ -72,7 +73,7 @@ export function RunFacts({ run }: { readonly run: RunView }) {
             Children of <Outside text={family.Place} />
           </dt>
           <dd>
-            <Link to={childrenPage(run.TransactionID, family.Process)}>
+            <Link to={childrenPage(family)}>
               {`${family.Completed} of ${family.Total} completed`}
             </Link>
             {family.Active > 0 && `, ${family.Active} active`}
@@ -114,10 +115,9 @@ export function RunFacts({ run }: { readonly run: RunView }) {
   )
 }
 
-/** Returns the address of the list of the children of a run. */
-function childrenPage(parent: string, process: string): string {
-  const query = new URLSearchParams({ children: 'true', process, idPrefix: `${parent}/` })
-  return `/runs?${query}`
+/** Returns the address of the list of the children of a place. */
+function childrenPage({ Process: process, IdPrefix: idPrefix }: FamilyView): string {
+  return `/runs?${new URLSearchParams({ children: 'true', process, idPrefix })}`
 }
 
 /** Shows who acted on the transaction, when and why. */

@@ -210,7 +210,7 @@ export function familiesContract(kind: 'embedded' | 'real'): void {
       await without[Symbol.asyncDispose]()
       const host = await start()
       expect(await reached(host, '64', 'Completed')).toMatchObject({
-        Children: [{ IsLoaded: true, Completed: 1 }],
+        Children: [{ IsLoaded: true, IdPrefix: '64/Order.lines/', Completed: 1 }],
       })
     })
 
@@ -322,13 +322,15 @@ export function familiesContract(kind: 'embedded' | 'real'): void {
     it('ids of items that repeat or are not valid, and data that the children refuse, fail the run before a child starts', async () => {
       const host = await start()
       const shape = '[1].id must have 1 to 64 characters'
-      for (const [n, [id, message]] of [
-        ['1', '[1].id repeats the id of another item: 1'],
-        ['', shape],
-        ['x'.repeat(65), shape],
-        ['a\nb', shape],
-        ['NaN', shape],
-      ].entries()) {
+      for (const [n, [id, message]] of (
+        [
+          ['1', '[1].id repeats the id of another item: 1'],
+          ['', shape],
+          ['x'.repeat(65), shape],
+          ['a\nb', shape],
+          ['NaN', shape],
+        ] as const
+      ).entries()) {
         await queue(host, `74-${n}`, [1, id], 'Named')
         const { ErrorClass, LastError } = await reached(host, `74-${n}`, 'Failed', 'Named')
         expect([ErrorClass, LastError]).toEqual(['step_threw', expect.stringContaining(message)])

@@ -15,7 +15,7 @@ import {
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { isCovered } from '@integration-host/shared/access/caller'
-import { itemIdOf } from '../run/child-id.ts'
+import { commonPrefix, itemIdOf } from '../run/child-id.ts'
 import type { Families, Family } from '../run/families.ts'
 import { runKey } from '../run/run.ts'
 import type { RunActions } from '../worker/run-actions.ts'
@@ -201,12 +201,24 @@ export function runDetailRoutes({ runActions, source, recordRead }: RunDetailRou
 
 /** Returns the counts of a family as the API shows them. */
 const familyView = (
-  { Place, ChildProcess, Total, Stored, Pending, Waiting, Failed, Tolerated, Concurrent }: Family,
+  {
+    Place,
+    ChildProcess,
+    Prefix,
+    Total,
+    Stored,
+    Pending,
+    Waiting,
+    Failed,
+    Tolerated,
+    Concurrent,
+  }: Family,
   IsLoaded: boolean,
 ): FamilyView => ({
   Place,
   Process: ChildProcess,
   IsLoaded,
+  IdPrefix: commonPrefix(Prefix),
   Total,
   Active: Pending,
   Waiting,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { childId, childPrefix, itemIdOf } from './child-id.ts'
+import { childId, childPrefix, commonPrefix, itemIdOf } from './child-id.ts'
 
 const parent = (TransactionID: string, ReplayID = 0) =>
   childPrefix({ Process: 'Order', TransactionID, ReplayID }, 'lines')
@@ -16,6 +16,15 @@ describe('the ids of children', () => {
     expect(id).toMatch(/^p{40}~[0-9a-f]{20}\/i{64}$/)
     expect(childId(parent(`${'p'.repeat(127)}q`), 'i'.repeat(64))).not.toBe(id)
     expect(childId(parent(long, 1), 'i'.repeat(64))).not.toBe(id)
+  })
+
+  it('the ids of all children of a place begin in the same way, also if only some are shortened', () => {
+    expect(commonPrefix(parent('66', 1))).toBe('66~1/Order.lines/')
+    for (const length of [1, 51, 52, 100, 128])
+      for (const item of ['1', 'i'.repeat(64)]) {
+        const prefix = parent('p'.repeat(length))
+        expect(childId(prefix, item).startsWith(commonPrefix(prefix))).toBe(true)
+      }
   })
 
   it('the id of the item is read back from short and long ids', () => {

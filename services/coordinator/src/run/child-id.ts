@@ -5,6 +5,8 @@ import type { RunKey } from './run.ts'
 
 /** The longest id of a transaction. */
 const MAX_TRANSACTION_ID = 128
+/** The longest id of an item. */
+export const MAX_ITEM_ID = 64
 const KEPT_CHARACTERS = 40
 const HASH_DIGITS = 20
 
@@ -27,6 +29,10 @@ export function childId(prefix: string, itemId: string): string {
   const digits = createHash('sha256').update(rest).digest('hex').slice(0, HASH_DIGITS)
   return `${kept}~${digits}/${itemId}`
 }
+
+/** Returns how the ids of all children of a place begin, whether they were shortened or not. */
+export const commonPrefix = (prefix: string): string =>
+  prefix.length <= MAX_TRANSACTION_ID - MAX_ITEM_ID ? prefix : keptOf(prefix)
 
 /** Returns the first characters of the id of the parent. A pair of surrogates must not be cut in two. */
 function keptOf(prefix: string): string {

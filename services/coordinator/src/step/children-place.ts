@@ -1,6 +1,7 @@
 /** The places at which a run has children: `.forEach(name, process, options)` of a process. */
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { StepName } from '@integration-host/shared/contracts/step-message'
+import { MAX_ITEM_ID } from '../run/child-id.ts'
 import { type FamilyPlace, resultOf } from '../run/families.ts'
 import {
   isDeeperThan,
@@ -50,7 +51,6 @@ export interface ForEachSettings {
 const MEMBERS = new Set<string>(['items', 'concurrent', 'tolerate', 'when'])
 /** The maximum length of a list. */
 const MAX_ITEMS = 1_000_000
-const MAX_ID_LENGTH = 64
 const CONTROL_CHARACTERS = /\p{Cc}/u
 const PERCENT = /^(\d{1,3}(?:\.\d{1,6})?)%$/
 
@@ -136,7 +136,7 @@ function checkedItems(list: unknown, parentRealm: string | null): ChildItem[] | 
     const given = item?.id
     const id = Number.isFinite(given) ? String(given) : given
     if (typeof id !== 'string' || !isItemId(id))
-      return `[${n}].id must have 1 to ${MAX_ID_LENGTH} characters, none of them a control character`
+      return `[${n}].id must have 1 to ${MAX_ITEM_ID} characters, none of them a control character`
     if (ids.has(id)) return `[${n}].id repeats the id of another item: ${id}`
     ids.add(id)
     const data = item?.data === undefined ? null : item.data
@@ -153,7 +153,7 @@ function checkedItems(list: unknown, parentRealm: string | null): ChildItem[] | 
 }
 
 const isItemId = (id: string): boolean =>
-  id.length >= 1 && id.length <= MAX_ID_LENGTH && !CONTROL_CHARACTERS.test(id) && id.isWellFormed()
+  id.length >= 1 && id.length <= MAX_ITEM_ID && !CONTROL_CHARACTERS.test(id) && id.isWellFormed()
 
 /** Returns the places of a process at which its runs have children. */
 export const familyPlaces = ({

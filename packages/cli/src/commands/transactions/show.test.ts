@@ -129,6 +129,32 @@ describe('the command `transactions show`', () => {
     expect([code, out]).toEqual([0, expect.stringMatching(/Status +Dreaming\n[^]*order +Dreamt/)])
   })
 
+  it('`transactions show` prints the parent of a child, and counts the children of a run by place', async () => {
+    members = {
+      Parent: { Process: 'Import', TransactionID: '9', ReplayID: 1, Place: 'orders' },
+      Children: [
+        {
+          Place: 'lines',
+          Process: 'Line',
+          IsLoaded: false,
+          IdPrefix: '66/OrderProcess.lines/',
+          Total: 20,
+          Active: 1,
+          Waiting: 0,
+          Completed: 17,
+          Failed: 2,
+          Tolerated: 1,
+          Concurrent: null,
+        },
+      ],
+    }
+    const { out } = await show()
+    expect(out).toMatch(/^Parent +9 of Import, replay 1, place orders$/m)
+    expect(out).toMatch(
+      /^Children +lines: 20 of Line: 17 completed, 2 failed, 1 active \(the process is not loaded\)$/m,
+    )
+  })
+
   it('`transactions show` removes from a response all characters that could control the terminal', async () => {
     responseBody = 'a\nb\u001b[31m\u202e\u009b'
     expect((await show()).out).toContain('\n  a b�[31m��\n')

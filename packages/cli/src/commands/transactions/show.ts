@@ -1,3 +1,4 @@
+import { type FamilyView, RunDetailResponse } from '@integration-host/shared/contracts/run'
 import {
   type AttemptView,
   type ItemView,
@@ -29,6 +30,8 @@ const Run = TransactionView.extend({
   ConcurrencyKey: z.string().nullable().optional(),
   Priority: z.string().optional(),
   InputChanged: z.boolean().optional(),
+  Parent: RunDetailResponse.shape.Parent,
+  Children: RunDetailResponse.shape.Children,
   DeadlineAt: z.string().nullish(),
   ErasedAt: z.string().nullish(),
   PurgedAt: z.string().nullish(),
@@ -168,6 +171,15 @@ function progressOf({ Items, StepName }: Run): string | null {
   return `${data.Done} of ${data.Of}${data.Note === null ? '' : `: ${data.Note}`}`
 }
 
+const parentOf = ({ Parent }: Run): string | null =>
+  Parent === undefined
+    ? null
+    : `${Parent.TransactionID} of ${Parent.Process}, replay ${Parent.ReplayID}, place ${Parent.Place}`
+
+const countsOf = (family: FamilyView): string =>
+  `${family.Place}: ${family.Total} of ${family.Process}: ${family.Completed} completed, ${family.Failed} failed, ` +
+  `${family.Active} active${family.IsLoaded ? '' : ' (the process is not loaded)'}`
+
 function headerLines(header: Run, isFull: boolean): string[] {
   const wait = waitOf(header)
   return [
@@ -190,11 +202,13 @@ function headerLines(header: Run, isFull: boolean): string[] {
         .join(', '),
     ],
     ['Realm', header.Realm],
+    ['Parent', parentOf(header)],
     ['Priority', header.Priority === 'normal' ? null : header.Priority],
     ['Concurrency key', header.ConcurrencyKey],
     ['Runs at', header.LeaseOwner && `${header.LeaseOwner}, lease until ${header.LeaseUntil}`],
     ['In doubt', header.InDoubt ? 'an earlier attempt may have done the work of this step' : null],
     ['Progress', progressOf(header)],
+    ...(header.Children ?? []).map((family) => ['Children', countsOf(family)]),
     ['Waits for', header.WaitingFor ?? wait],
     ['Not before', header.NotBefore],
     ['Next attempt', header.NextAttemptAt],
