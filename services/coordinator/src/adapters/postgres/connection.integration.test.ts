@@ -97,7 +97,7 @@ describe('a coordinator with an unsupported database', () => {
     [
       'with a trigger of a migration that is not recorded',
       `delete from drizzle.__drizzle_migrations where id >= 3;
-        drop function "Order_Header_join" cascade;
+        drop function "Order_Header_join", "Order_Header_leave", "Order_Header_erase" cascade;
         drop function "Order_Family_grant";
         drop table "Order_Family", "Book_Entry", "Book_Mark", "Order_Action", "Order_Webhook", "Order_DeadLetter", "Order_Installation",
           "Order_Operation", "Order_Tag", "Order_Target", "Order_Slot", "Order_Schedule",

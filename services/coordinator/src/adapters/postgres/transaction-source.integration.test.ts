@@ -233,6 +233,47 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
+  it('if an earlier release ends a parent that waits for its children, the family is due at once', async () => {
+    await using source = await open()
+    const { sql } = database
+    await sql`
+      insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status", "WaitingFor", "StepName")
+      select 'OrderProcess', id, '1', 'Waiting', 'children:lines', 'lines' from unnest('{kept,ended}'::text[]) id`
+    await sql`
+      insert into "Order_Family" ("Process", "TransactionID", "ReplayID", "Place", "ChildProcess", "OfReplayID",
+        "Prefix", "Total", "Tolerated", "NextSweepAt")
+      select 'OrderProcess', "TransactionID", 0, 'lines', 'Line', 0, '', 1, 0, now() + interval '5 minutes'
+      from "Order_Header"`
+    // The statement of release 0.2.0 that cancels a run.
+    await sql`
+      update "Order_Header" set "Status" = 'Cancelled', "Version" = "Version" + 1, "WaitingFor" = null,
+        "CompletedAt" = now() where "TransactionID" = 'ended'`
+    const due = await source.lookAtFamilies({ limit: 10 })
+    expect(due.map(({ family }) => family.TransactionID)).toEqual(['ended'])
+  })
+
+  it('if an earlier release erases a run, no data remains in its items and entries', async () => {
+    const source = await open()
+    const { sql } = database
+    await sql`
+      insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status", "CompletedAt")
+      values ('OrderProcess', '1', '1', 'Completed', now())`
+    await sql`
+      insert into "Order_Item" ("Process", "TransactionID", "ReplayID", "StepName", "IdempotencyKey",
+        "Status", "State", "Report", "Ask", "Sender")
+      values ('OrderProcess', '1', 0, 'order', 'k', 'Completed', '1', '1', '1', '1')`
+    await sql`
+      insert into "Book_Entry" ("EntryID", "Realm", "Entity", "EntityID", "Operation", "Process", "TransactionID",
+        "ReplayID", "StepName", "Fields", "Changed", "RecordedAt", "State")
+      values ('e', 'r1', 'Invoice', '7', 'create', 'OrderProcess', '1', 0, 'order', '{}', '["a"]', now(), 'ChangedOutside')`
+    await sql`update "Order_Header" set "InitialData" = 'null', "ErasedAt" = now()`
+    const [item] = await sql`select "State", "Report", "Ask", "Sender" from "Order_Item"`
+    expect(item).toEqual({ State: null, Report: null, Ask: null, Sender: null })
+    const [entry] = await sql`select "Fields", "Changed", "State" from "Book_Entry"`
+    expect(entry).toEqual({ Fields: null, Changed: null, State: 'Unproven' })
+    await source[Symbol.asyncDispose]()
+  })
+
   it('an erasure needs only two reads to find the run that follows ten thousand erased runs', async () => {
     await using source = await open()
     await database.sql`

@@ -6,7 +6,6 @@ import type {
   EntryRow,
   NewEntry,
 } from '../../../entry/book-entry.ts'
-import { isRunOf } from '../predicates.ts'
 
 type Sql = postgres.Sql | postgres.TransactionSql
 
@@ -59,14 +58,6 @@ export const insertEntries = (
       from known b
       where e."EntryID" = b."EntryID" and exists (
         select from written w where ${isSameObject(sql)} and ${rankOf(sql, 'b')} <= ${rankOf(sql, 'w')})
-    )`
-
-/** Returns the part of the statement that takes what the CTE `changed` erases from the entries of its runs. */
-export const eraseEntriesOf = (sql: Sql) => sql`
-    entries as (
-      update "Book_Entry" h set "Fields" = null, "Changed" = null,
-        "State" = case when h."State" = 'Superseded' then h."State" else 'Unproven' end
-      from changed where ${isRunOf(sql, 'changed')}
     )`
 
 export async function entitiesWithEntries(

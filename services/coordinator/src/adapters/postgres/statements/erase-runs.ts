@@ -13,7 +13,6 @@ import { runKey, type RunKey } from '../../../run/run.ts'
 import { REMOVAL_WEBHOOK } from '../../../webhook/webhook.ts'
 import { areFew, isActive, isFirstRunOf, isRunOf } from '../predicates.ts'
 import { recordOnChanged } from './actions.ts'
-import { eraseEntriesOf } from './entries.ts'
 import { FILES_LEFT } from './retention.ts'
 import { deleteTags } from './tags.ts'
 
@@ -101,7 +100,8 @@ export async function erasableRuns(
 }
 
 /**
- * Blanks the data of runs, their items, attempts and tags, and records this in the action log. The first statement
+ * Blanks the data of runs, their items, attempts and tags, and records this in the action log. The trigger
+ * `Order_Header_erased` blanks the rest of the items, and the entries, also if an earlier release erases the runs. The first statement
  * locks the rows in the order that all statements use, so that no two statements can deadlock. The second statement
  * sees everything that was committed while the first one waited for a lock.
  */
@@ -138,13 +138,12 @@ export async function eraseRuns(
     ), debounces as (
       delete from "Order_Debounce" h using changed where ${isFirstRunOf(tx, 'changed')}
     ), items as (
-      update "Order_Item" h set "ResponseBody" = null, "Data" = null, "Error" = null,
-        "State" = null, "Report" = null, "Ask" = null, "Sender" = null
+      update "Order_Item" h set "ResponseBody" = null, "Data" = null, "Error" = null
       from changed where ${isRunOf(tx, 'changed')}
     ), attempts as (
       update "Order_Attempt" h set "Error" = null, "Url" = null
       from changed where ${isRunOf(tx, 'changed')}
-    ), ${eraseEntriesOf(tx)}, left_behind as (
+    ), left_behind as (
       insert into "Order_Installation" ("Name", "Value")
       select ${FILES_LEFT} || gen_random_uuid(), jsonb_agg(jsonb_build_object('Process', h."Process",
         'TransactionID', h."TransactionID", 'ReplayID', h."ReplayID"))
