@@ -138,6 +138,59 @@ describe('taking back', () => {
     expect(await outcomes()).toContain('Invoice left books_closed')
   })
 
+  describe('a credit memo', () => {
+    const line = { Amount: 50, DetailType: 'SalesItemLineDetail' }
+    const applying = (invoice: unknown, credit: unknown) => ({
+      TotalAmt: 0,
+      Line: [
+        { Amount: 50, LinkedTxn: [{ TxnId: invoice, TxnType: 'Invoice' }] },
+        { Amount: 50, LinkedTxn: [{ TxnId: credit, TxnType: 'CreditMemo' }] },
+      ],
+    })
+    /** Creates an invoice and a credit memo, and with `pays` a payment that applies one to the other. */
+    const credits = defineProcess('Credits', { input: z.boolean() })
+      .step('invoice', (step) =>
+        step.execute(post(step, 'invoice', { Line: [line] }), {
+          ...credentialOf(step),
+          parse: idOf('Invoice'),
+        }),
+      )
+      .step('credit', (step) =>
+        step.execute(post(step, 'creditmemo', { Line: [line] }), {
+          ...credentialOf(step),
+          parse: idOf('CreditMemo'),
+        }),
+      )
+      .step('payment', (step) =>
+        step.initialData
+          ? step.execute(
+              post(step, 'payment', applying(step.item('invoice').data, step.previous.data)),
+              credentialOf(step),
+            )
+          : step.complete(),
+      )
+    const taken = async (of: TestHost, dryRun: boolean) =>
+      (await of.takeBack(credits, { dryRun })).map(({ Entity, Outcome }) => `${Entity} ${Outcome}`)
+
+    it('is deleted after the payment that uses it', async () => {
+      await using another = await startTestHost({ processes: credits })
+      await another.company(REALM)
+      await another.run(credits, '1', true, { realm: REALM })
+      const all = ['CreditMemo deleted', 'Invoice deleted', 'Payment deleted']
+      expect(await taken(another, true)).toEqual(all)
+      expect(await taken(another, false)).toEqual(all)
+    })
+
+    it('is left if a payment that no run has created uses it, and a dry run says so', async () => {
+      await using another = await startTestHost({ processes: credits })
+      const books = await another.company(REALM)
+      const run = await another.run(credits, '1', false, { realm: REALM })
+      await books.books([{ Payment: applying(run.data('invoice'), run.data('credit')) }])
+      for (const dryRun of [true, false])
+        expect(await taken(another, dryRun)).toEqual(['CreditMemo left', 'Invoice left'])
+    })
+  })
+
   it('leaves and lists the objects of a transaction whose run is active', async () => {
     const run = await sell('1', { paid: false, fails: true })
     await run.replay({ fromStep: 'payment' })

@@ -33,6 +33,8 @@ const LINKED_AS: Readonly<Record<string, string>> = {
   CreditCardCharge: 'Purchase',
 }
 
+const PAYMENTS: ReadonlySet<string> = new Set(['Payment', 'BillPayment'])
+
 export type RemovalKind = 'delete' | 'inactivate'
 
 /** Why an object is left as it is. */
@@ -86,13 +88,19 @@ export function isPaid({ Balance, TotalAmt }: BookObject): boolean {
   return typeof Balance === 'number' && typeof TotalAmt === 'number' && Balance !== TotalAmt
 }
 
-/** Returns the objects that are linked to an object, such as the payments of an invoice. */
-export function linksTo(object: BookObject): { readonly entity: string; readonly id: string }[] {
-  const { LinkedTxn } = object
+/**
+ * Returns the objects that are linked to an object and may have to be taken back before it, such as the payments of an
+ * invoice. Of an object that is applied to others, these are only the payments that use it.
+ */
+export function linksTo(
+  entity: string,
+  { LinkedTxn }: BookObject,
+): { readonly entity: string; readonly id: string }[] {
   if (!Array.isArray(LinkedTxn)) return []
   return (LinkedTxn as readonly unknown[]).flatMap((link) => {
     const { TxnId: id, TxnType: type } = asObject(link) ?? {}
     if (typeof id !== 'string' || typeof type !== 'string') return []
-    return [{ entity: LINKED_AS[type] ?? type, id }]
+    const other = LINKED_AS[type] ?? type
+    return isApplied(entity) && !PAYMENTS.has(other) ? [] : [{ entity: other, id }]
   })
 }

@@ -247,18 +247,17 @@ export function createTakeBackProcess(deps: TakeBackDeps): ProcessDefinition {
         ((await isQueueing(data.Operation)) || (await hasActiveTransactions(data.Operation, realm)))
       return isEarly ? WAIT : removal(action, object['SyncToken'], DryRun)
     }
-    const links = isApplied(entity)
-      ? 'free'
-      : await judgeLinks(data, run.TransactionID, linksTo(object))
+    const links = await judgeLinks(data, run.TransactionID, linksTo(entity, object))
     if (links === 'wait') return WAIT
-    if (links === 'linked') return left({ reason: isPaid(object) ? 'paid' : 'linked' })
-    if (links === 'free' && !isApplied(entity) && isPaid(object)) return left({ reason: 'paid' })
+    const isSettled = !isApplied(entity) && isPaid(object)
+    if (links === 'linked') return left({ reason: isSettled ? 'paid' : 'linked' })
+    if (links === 'free' && isSettled) return left({ reason: 'paid' })
     if (links === 'free' || DryRun) return removal(action, object['SyncToken'], DryRun)
     // The removed payments have given the object another version.
     const again = await readObject({ realm, entity, id }, calling, send)
     if ('end' in again) return again.end
     if (again.object === null) return left({ reason: 'gone' })
-    const isFree = !linksTo(again.object).some((link) => isApplied(link.entity))
+    const isFree = !linksTo(entity, again.object).some((link) => isApplied(link.entity))
     return isFree ? removal(action, again.object['SyncToken'], DryRun) : left({ reason: 'linked' })
   }
 
