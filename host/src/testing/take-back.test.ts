@@ -140,7 +140,7 @@ describe('taking back', () => {
 
   describe('a credit memo', () => {
     const line = { Amount: 50, DetailType: 'SalesItemLineDetail' }
-    const applying = (invoice: unknown, credit: unknown) => ({
+    const applying = (invoice: string, credit: string) => ({
       TotalAmt: 0,
       Line: [
         { Amount: 50, LinkedTxn: [{ TxnId: invoice, TxnType: 'Invoice' }] },
@@ -185,7 +185,9 @@ describe('taking back', () => {
       await using another = await startTestHost({ processes: credits })
       const books = await another.company(REALM)
       const run = await another.run(credits, '1', false, { realm: REALM })
-      await books.books([{ Payment: applying(run.data('invoice'), run.data('credit')) }])
+      await books.books([
+        { Payment: applying(run.data('invoice') as string, run.data('credit') as string) },
+      ])
       for (const dryRun of [true, false])
         expect(await taken(another, dryRun)).toEqual(['CreditMemo left', 'Invoice left'])
     })
