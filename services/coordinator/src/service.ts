@@ -401,13 +401,20 @@ export async function startCoordinator(
     stepsInFlight,
     worker: { setPaused, queueAndStart: worker.queueAndStart },
   })
+  async function beginFeed(): Promise<void> {
+    await addProcess(changeFeed)
+    worker.followDefinitions()
+    triggers.followDefinitions()
+  }
+  let beginning: Promise<void> | null = null
   /** Begins to read the change feed, if it is needed. Resolves with whether it is read. */
   async function readFeed(isNeeded: boolean): Promise<boolean> {
     if (processes.has(CHANGE_FEED)) return true
     if (!readsChangeFeed || !(isNeeded || (await addsChangeFeed()))) return false
-    await addProcess(changeFeed)
-    worker.followDefinitions()
-    triggers.followDefinitions()
+    // Every attempt that writes asks. Each would declare the queues, and a busy broker would be minutes behind.
+    await (beginning ??= beginFeed().finally(() => {
+      beginning = null
+    }))
     return true
   }
   const triggers = stack.use(

@@ -2,6 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/access-keys'
 import { EntryPage } from '@integration-host/shared/contracts/book-entry'
+import { stepQueue } from '@integration-host/shared/contracts/step-message'
 import type { TakenObject } from '@integration-host/shared/contracts/operation'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -14,6 +15,7 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
+import { CHANGE_FEED } from '../change-feed/sweep.ts'
 import { defineProcess } from '../step/define-process.ts'
 import { defineStep, type Step } from '../step/step.ts'
 import { ENTRIES } from './book-entry.ts'
@@ -110,6 +112,7 @@ export function entriesContract(kind: 'embedded' | 'real'): void {
     const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
     const start = async (
       processes: FixtureOptions['processes'] = [bill, clumsy, batch],
+      options: Pick<FixtureOptions, 'wrapBus'> = {},
     ): Promise<{ host: Fixture; books: FakeBooks }> => {
       const file = join(backends.dataDir, 'keys.json')
       const keys = [
@@ -118,7 +121,8 @@ export function entriesContract(kind: 'embedded' | 'real'): void {
         { id: 'stranger', scopes: ['transactions:read'], realms: ['44'] },
       ].map((key) => ({ ...key, processes: ['*'], sha256: digestOf(keyOf(key.id)) }))
       await writeFile(file, JSON.stringify(keys))
-      const host = await startFixture(backends, { processes, env: { SERVICE_KEYS_FILE: file } })
+      const env = { SERVICE_KEYS_FILE: file }
+      const host = await startFixture(backends, { processes, env, ...options })
       opened.push(host)
       return { host, books: fakeBooks(host.target, { realm: '42', firstId: 129 }) }
     }
@@ -160,6 +164,27 @@ export function entriesContract(kind: 'embedded' | 'real'): void {
         { EmailStatus: hash },
         { DocNumber: hash, PrivateNote: hash, Line: hash },
       ])
+    })
+
+    it('the queues of the change feed are declared once, however many writes come before they exist', async () => {
+      const broker = Promise.withResolvers<void>()
+      let declarations = 0
+      const wrapBus: FixtureOptions['wrapBus'] = (bus) => ({
+        ...bus,
+        async declare(topology) {
+          if (topology.queues.some(({ name }) => name === stepQueue(CHANGE_FEED, 'read'))) {
+            declarations += 1
+            await broker.promise
+          }
+          await bus.declare(topology)
+        },
+      })
+      const { host } = await start([bill], { wrapBus })
+      await host.queue('A-1', null, '42')
+      await host.reached('A-1', 'Completed')
+      broker.resolve()
+      expect((await read(host)).items).toHaveLength(2)
+      expect(declarations).toBe(1)
     })
 
     it('an object of a step that fails after its call is an entry', async () => {

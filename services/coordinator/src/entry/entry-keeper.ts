@@ -1,5 +1,5 @@
 /** Turns what the calls of an attempt have written into entries. */
-import { createHash, createHmac } from 'node:crypto'
+import { createHmac, createSecretKey, hash, type KeyObject } from 'node:crypto'
 import { type InstallationKeyDeps, readInstallationKey } from '../records/installation-key.ts'
 import type { RunKey } from '../run/run.ts'
 import type { EntryRow, NewEntry } from './book-entry.ts'
@@ -26,13 +26,13 @@ export interface EntryKeeper {
 
 /** The row of `Order_Installation` that contains the key of the hashes. */
 const NAME = 'EntryKey'
-const HASH_BYTES = 8
+const HASH_CHARACTERS = 16
 
 export function createEntryKeeper(deps: InstallationKeyDeps): EntryKeeper {
-  let key: Promise<string> | null = null
-  const read = async (): Promise<string> => {
+  let key: Promise<HashKey> | null = null
+  const read = async (): Promise<HashKey> => {
     try {
-      return await (key ??= readInstallationKey(deps, NAME))
+      return await (key ??= readInstallationKey(deps, NAME).then(hashKey))
     } catch (error) {
       key = null
       throw error
@@ -40,14 +40,10 @@ export function createEntryKeeper(deps: InstallationKeyDeps): EntryKeeper {
   }
   return {
     async markOf({ realm, entity, field, value }) {
-      const parts = ['mark', realm, entity, field, value]
-      return createHmac('sha256', await read())
-        .update(JSON.stringify(parts))
-        .digest('hex')
+      return hmacOf(await read(), ['mark', realm, entity, field, value])
     },
     async entriesOf(run, written) {
-      const secret = await read()
-      const FieldsKey = keyIdOf(secret)
+      const known = await read()
       return written.map(({ realm, entity, id, operation, syncToken, fields }) => ({
         EntryID: entryId(run, { realm, entity, id, operation, syncToken }),
         Realm: realm,
@@ -55,22 +51,22 @@ export function createEntryKeeper(deps: InstallationKeyDeps): EntryKeeper {
         EntityID: id,
         Operation: operation,
         SyncToken: syncToken,
-        FieldsKey,
+        FieldsKey: known.id,
         Fields: Object.fromEntries(
           [...fields].map(([path, value]) => [
             path,
-            hashOf(secret, [realm, entity, id, path, value]),
+            hashOf(known, [realm, entity, id, path, value]),
           ]),
         ),
       }))
     },
     async changedFields({ Realm, Entity, EntityID, Fields, FieldsKey }, object) {
-      const secret = await read()
-      if (Fields === null || FieldsKey !== keyIdOf(secret)) return null
-      const isSame = ([path, hash]: [string, string]): boolean => {
+      const known = await read()
+      if (Fields === null || FieldsKey !== known.id) return null
+      const isSame = ([path, stored]: [string, string]): boolean => {
         const value = valueAt(object, path)
         return (
-          value !== undefined && hashOf(secret, [Realm, Entity, EntityID, path, value]) === hash
+          value !== undefined && hashOf(known, [Realm, Entity, EntityID, path, value]) === stored
         )
       }
       return Object.entries(Fields).flatMap((field) => (isSame(field) ? [] : [field[0]]))
@@ -78,13 +74,24 @@ export function createEntryKeeper(deps: InstallationKeyDeps): EntryKeeper {
   }
 }
 
-/** Returns what identifies the key of the hashes. */
-const keyIdOf = (secret: string): string =>
-  createHmac('sha256', secret).update(NAME).digest('hex').slice(0, 16)
+interface HashKey {
+  readonly key: KeyObject
+  /** Identifies the key. */
+  readonly id: string
+}
 
-/** Returns 8 bytes of HMAC-SHA-256 in hexadecimal. The parts are one JSON text, so that no two lists have the same text. */
-const hashOf = (secret: string, parts: readonly string[]): string =>
-  createHmac('sha256', secret).update(JSON.stringify(parts)).digest().toString('hex', 0, HASH_BYTES)
+const hashKey = (secret: string): HashKey => ({
+  // A key object is faster than text, which would be converted for each hash.
+  key: createSecretKey(secret, 'utf8'),
+  id: createHmac('sha256', secret).update(NAME).digest('hex').slice(0, HASH_CHARACTERS),
+})
+
+/** Returns the HMAC-SHA-256 in hexadecimal. The parts are one JSON text, so that no two lists have the same text. */
+const hmacOf = ({ key }: HashKey, parts: readonly string[]): string =>
+  createHmac('sha256', key).update(JSON.stringify(parts)).digest('hex')
+
+const hashOf = (key: HashKey, parts: readonly string[]): string =>
+  hmacOf(key, parts).slice(0, HASH_CHARACTERS)
 
 /**
  * Returns the id of an entry, which is the same if the same write is recorded again (B2). Different writes of a step to an
@@ -97,5 +104,5 @@ function entryId(
   const write = [realm, entity, id, operation]
   const writer = [syncToken, run.Process, run.TransactionID, run.ReplayID, run.StepName]
   const text = JSON.stringify(operation === 'create' ? write : [...write, ...writer])
-  return createHash('sha256').update(text).digest('hex').slice(0, 32)
+  return hash('sha256', text).slice(0, 32)
 }

@@ -168,32 +168,34 @@ function batchWrites(
 /** Returns the fields of a request body that are also in the response, with their normalized values. */
 export function fieldsOf(sent: Body, object: Body): Map<string, string> {
   const fields = new Map<string, string>()
-  for (const path of pathsOf(sent, object, '', 0)) {
-    if (fields.size === MAX_FIELDS) break
-    const value = valueAt(object, path)
-    if (value !== undefined) fields.set(path, value)
-  }
+  addFields(fields, sent, object, '', 0)
   return fields
 }
 
-/** Yields the paths of the written fields, such as `DocNumber` and `Line[1].SalesItemLineDetail.ItemRef`. */
-function* pathsOf(sent: unknown, found: unknown, path: string, depth: number): Generator<string> {
-  if (found === undefined || depth > MAX_DEPTH) return
+/** Adds the written fields by their paths, such as `DocNumber` and `Line[1].SalesItemLineDetail.ItemRef`. */
+function addFields(
+  fields: Map<string, string>,
+  sent: unknown,
+  found: unknown,
+  path: string,
+  depth: number,
+): void {
+  if (found === undefined || depth > MAX_DEPTH || fields.size === MAX_FIELDS) return
   const [given, object] = [asObject(sent), asObject(found)]
   if (Array.isArray(sent) && hasIds(found)) {
-    yield path
-    const byId = new Map(found.map((member) => [idOf(member), member]))
+    fields.set(path, normalized(found))
+    // The first member with an id is the one that `valueAt` finds.
+    const byId = new Map(found.toReversed().map((member) => [idOf(member), member]))
     for (const [n, one] of sent.entries()) {
-      const member = byId.get(idOf(one) ?? '') ?? found[n]
-      const id = idOf(member)
-      if (id !== undefined) yield* pathsOf(one, member, `${path}[${id}]`, depth + 1)
+      const id = [one, found[n]].map(idOf).find((known) => known !== undefined && byId.has(known))
+      if (id !== undefined) addFields(fields, one, byId.get(id), `${path}[${id}]`, depth + 1)
     }
   } else if (given !== null && object !== null && !isReference(object)) {
     for (const [name, value] of Object.entries(given)) {
       if (!NAME.test(name) || OWN_MEMBERS.has(name) || !Object.hasOwn(object, name)) continue
-      yield* pathsOf(value, object[name], path === '' ? name : `${path}.${name}`, depth + 1)
+      addFields(fields, value, object[name], path === '' ? name : `${path}.${name}`, depth + 1)
     }
-  } else if (path !== '') yield path
+  } else if (path !== '') fields.set(path, normalized(found))
 }
 
 /** Returns the normalized value of an object at a path; `undefined` if the object has none there. */
