@@ -78,7 +78,8 @@ export const companyName = ({ Label, CompanyName, Environment, Name }: Credentia
 
 /** Returns a list of names as text, such as `A, B, C and 9 more`. */
 export function listed(names: readonly string[], total = names.length): string {
-  const shown = names.slice(0, SHOWN_NAMES)
+  // The one name that would be left out is not longer than the words for it.
+  const shown = names.slice(0, total === SHOWN_NAMES + 1 ? total : SHOWN_NAMES)
   const rest = total - shown.length
   if (rest > 0) return `${shown.join(', ')} and ${rest} more`
   const last = shown.at(-1) ?? ''

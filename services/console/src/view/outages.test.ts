@@ -47,6 +47,37 @@ describe('the conditions of what does not respond', () => {
     ])
   })
 
+  it.each([
+    ['processes', 'ProcessFilesFailed', 'coordinator could not load all processes', 'restart it'],
+    [
+      'service-keys-file',
+      'ServiceKeysFileInvalid',
+      'coordinator cannot read the key file: an earlier list is still used',
+      'Correct the file.',
+    ],
+    [
+      'webhooks-file',
+      'WebhooksFileInvalid',
+      'coordinator cannot read the webhooks file: an earlier list is still used',
+      'Correct the file.',
+    ],
+  ])(
+    'the condition of the file %s that a service cannot read says that a person must correct it',
+    (file, name, title, remedy) => {
+      const { report, ...found } = without(file)
+      const ready = { ...found, report: report === null ? null : { ...report, status: 'ready' } }
+      expect(outages({ coordinator: [ready as Replica] })).toMatchObject([
+        {
+          name,
+          title,
+          severity: 'warning',
+          detail: 'ECONNREFUSED',
+          remedy: expect.stringContaining(remedy),
+        },
+      ])
+    },
+  )
+
   it('a broker that is down has one card, which names the services that it stops', () => {
     expect(
       outages({

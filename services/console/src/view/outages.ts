@@ -2,6 +2,7 @@
  * The conditions of services and backends that do not respond. Each cause has one condition, which names the services
  * that it stops, however many services and replicas report the cause.
  */
+import type { ConditionName } from '@integration-host/shared/conditions'
 import type { HealthReport } from '@integration-host/shared/observability/health'
 import { pages } from '../isomorphic/pages.ts'
 import { type Condition, condition, joined, listed } from './condition.ts'
@@ -29,6 +30,22 @@ const PARTS: Readonly<Record<string, string>> = {
   'credential-keys': 'redis',
 }
 const ALIASES: Readonly<Record<string, string>> = { discovery: 'provider' }
+
+/**
+ * The files that a service reports like dependencies. A person must correct them, so they have conditions of their own.
+ * The titles follow the names of the services.
+ */
+const FILES: Readonly<Record<string, { readonly name: ConditionName; readonly title: string }>> = {
+  processes: { name: 'ProcessFilesFailed', title: 'could not load all processes' },
+  'service-keys-file': {
+    name: 'ServiceKeysFileInvalid',
+    title: 'cannot read the key file: an earlier list is still used',
+  },
+  'webhooks-file': {
+    name: 'WebhooksFileInvalid',
+    title: 'cannot read the webhooks file: an earlier list is still used',
+  },
+}
 
 /** A replica that reports a dependency as down. */
 interface Report {
@@ -67,16 +84,20 @@ export function* outages({ services }: Installation): Generator<Condition> {
   for (const [cause, found] of byCause) {
     const names = [...new Set(found.map(({ service }) => service.name))]
     const server = SERVERS[cause]
+    const file = FILES[cause]
     const isReadOnly = cause === 'redis-writes'
-    yield condition(isReadOnly ? 'RedisRejectsWrites' : 'DependencyDown', {
+    const name = isReadOnly ? 'RedisRejectsWrites' : (file?.name ?? 'DependencyDown')
+    yield condition(name, {
       key: cause,
       values: { service: names.join(', ') },
       ...(!found.some(({ isStopped }) => isStopped) && { severity: 'warning' }),
       ...(!isReadOnly && {
         title:
-          server === undefined
-            ? `${listed(names)} ${names.length === 1 ? 'waits' : 'wait'} for ${cause}`
-            : `${server.name} cannot be reached`,
+          file !== undefined
+            ? `${listed(names)} ${file.title}`
+            : server === undefined
+              ? `${listed(names)} ${names.length === 1 ? 'waits' : 'wait'} for ${cause}`
+              : `${server.name} cannot be reached`,
         ...(server !== undefined && { remedy: remedyOf(server) }),
       }),
       detail: joined(
