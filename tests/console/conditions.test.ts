@@ -61,7 +61,7 @@ describe('the conditions on the page Now of the console', () => {
     await rejected.getByText('2 runs failed at').waitFor()
     await rejected.getByText('has this name').waitFor()
     await rejected.getByRole('link', { name: 'Show', exact: true }).click()
-    await page.waitForURL(/class=6240$/)
+    await page.waitForURL(/class=6240&children=true$/)
     const row = page.getByRole('row').filter({ hasText: 'named' })
     await row.getByText('6240 Duplicate Name Exists Error', { exact: true }).waitFor()
     expect(await page.getByRole('row').filter({ hasText: 'rejected' }).count()).toBe(0)
@@ -107,7 +107,7 @@ describe('the conditions on the page Now of the console', () => {
     await buttons.first().click()
     await page.getByRole('button', { name: 'More about rejected, run 0' }).click()
     expect(new URL(page.url()).search).toBe(
-      `?status=Failed&process=${PROCESS}&step=order&class=http_422`,
+      `?status=Failed&process=${PROCESS}&step=order&class=http_422&children=true`,
     )
     const menu = page.locator('.menu.more:popover-open').getByRole('button')
     await menu.getByText('Resume…').waitFor()
@@ -153,7 +153,7 @@ describe('the conditions on the page Now of the console', () => {
     expect(await condition('2 companies must be').getByText('as of').count()).toBe(0)
     await expectAccessible(page, 'now-outdated')
     await page.goto(`${at.url}/runs`)
-    await page.getByRole('navigation', { name: 'Groups of runs' }).getByText('as of').waitFor()
+    await page.getByText('Numbers as of').waitFor()
     await page.goto(`${at.url}/processes`)
     await page.getByRole('alert').getByText('no database').waitFor()
     await page.goto(at.url)

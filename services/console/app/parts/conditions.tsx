@@ -118,6 +118,7 @@ function Action({ session, action, affected, page }: ActionProps) {
               process: action.Process,
               filter: {
                 status: 'Failed',
+                children: 'true',
                 ...(action.Step !== null && { step: action.Step }),
                 ...(action.Class !== null && { class: action.Class }),
               },
@@ -140,7 +141,11 @@ function Action({ session, action, affected, page }: ActionProps) {
       return <ResumeProcessButton process={action.Process} role={role} />
     case 'resume_company':
       return (
-        <ResumeCompanyButton realm={action.Realm} name={`company ${action.Realm}`} role={role} />
+        <ResumeCompanyButton
+          realm={action.Realm}
+          name={action.CompanyName ?? `company ${action.Realm}`}
+          role={role}
+        />
       )
   }
 }

@@ -2,6 +2,7 @@ import type { FamilyView } from '@integration-host/shared/contracts/run'
 import type { RunView } from '../../src/contracts/runs.ts'
 import { companyPage, runPage } from '../../src/isomorphic/pages.ts'
 import { full } from '../clock.ts'
+import type { Status } from '../run-query.ts'
 import { ActivityText } from './activity-text.tsx'
 import { Ago } from './ago.tsx'
 import { Link } from './link.tsx'
@@ -78,7 +79,14 @@ export function RunFacts({ run }: { readonly run: RunView }) {
             </Link>
             {family.Active > 0 && `, ${family.Active} active`}
             {family.Waiting > 0 && ` (${family.Waiting} wait for their turn)`}
-            {family.Failed > 0 && `, ${family.Failed} not completed`}
+            {family.Failed > 0 && (
+              <>
+                {', '}
+                <Link to={childrenPage(family, NOT_COMPLETED)}>
+                  {`${family.Failed} not completed`}
+                </Link>
+              </>
+            )}
             {!family.IsLoaded && (
               <div className="muted">
                 <Outside text={`The process ${family.Process} is not loaded: the children wait.`} />
@@ -115,9 +123,18 @@ export function RunFacts({ run }: { readonly run: RunView }) {
   )
 }
 
-/** Returns the address of the list of the children of a place. */
-function childrenPage({ Process: process, IdPrefix: idPrefix }: FamilyView): string {
-  return `/runs?${new URLSearchParams({ children: 'true', process, idPrefix })}`
+/** The statuses of a child that has ended without being completed. */
+const NOT_COMPLETED = ['Failed', 'Cancelled', 'UndoFailed', 'Undone'] as const satisfies Status[]
+
+/** Returns the address of the list of the children of a place; of all of them if no `statuses` are given. */
+function childrenPage(
+  { Process: process, IdPrefix: idPrefix }: FamilyView,
+  statuses: readonly Status[] = [],
+): string {
+  const query = new URLSearchParams(statuses.map((status) => ['status', status]))
+  for (const [name, value] of Object.entries({ children: 'true', process, idPrefix }))
+    query.set(name, value)
+  return `/runs?${query}`
 }
 
 /** Shows who acted on the transaction, when and why. */

@@ -94,31 +94,37 @@ export function Groups({ query }: { readonly query: URLSearchParams }) {
     return other.size === 0 ? '/runs' : `/runs?${other}`
   }
   return (
-    <nav aria-label="Groups of runs" className={`chips ${asOf === null ? '' : 'outdated'}`}>
-      {GROUPS.map(({ name, statuses, count: countOf }) => {
-        const count = counts === undefined ? 0 : (countOf?.(counts) ?? 0)
-        return (
-          <Link
-            key={name}
-            to={addressOf(statuses)}
-            isCurrent={!isInDoubt && chosen === statuses.join()}
-          >
-            {name}
-            {count > 0 && <span className="muted"> {count}</span>}
+    <>
+      <nav aria-label="Groups of runs" className={`chips ${asOf === null ? '' : 'outdated'}`}>
+        {GROUPS.map(({ name, statuses, count: countOf }) => {
+          const count = counts === undefined ? 0 : (countOf?.(counts) ?? 0)
+          return (
+            <Link
+              key={name}
+              to={addressOf(statuses)}
+              isCurrent={!isInDoubt && chosen === statuses.join()}
+            >
+              {name}
+              {count > 0 && <span className="muted"> {count}</span>}
+            </Link>
+          )
+        })}
+        {(counts?.Asking ?? 0) > 0 && (
+          <Link to="/runs?status=Retrying&class=step_waits">
+            Asks again <span className="muted">{counts?.Asking}</span>
           </Link>
-        )
-      })}
-      {(counts?.Asking ?? 0) > 0 && (
-        <Link to="/runs?status=Retrying&class=step_waits">
-          Asks again <span className="muted">{counts?.Asking}</span>
+        )}
+        <Link to={addressOf([], true)} isCurrent={isInDoubt}>
+          In doubt
+          {(counts?.InDoubt ?? 0) > 0 && <span className="muted"> {counts?.InDoubt}</span>}
         </Link>
+      </nav>
+      {asOf !== null && (
+        <p className="muted">
+          Numbers <AsOf time={asOf} />
+        </p>
       )}
-      <Link to={addressOf([], true)} isCurrent={isInDoubt}>
-        In doubt
-        {(counts?.InDoubt ?? 0) > 0 && <span className="muted"> {counts?.InDoubt}</span>}
-      </Link>
-      {asOf !== null && <AsOf time={asOf} />}
-    </nav>
+    </>
   )
 }
 
@@ -203,6 +209,7 @@ type CompanyNames = ReadonlyMap<string, string>
 
 /** Returns the text of a filter, such as `Error class: http_503`. */
 export function filterText(name: string, value: string, companies: CompanyNames): string {
+  if (name === 'children') return value === 'true' ? 'With children' : 'Without children'
   if (name === 'inDoubt') return value === 'true' ? 'In doubt' : 'Not in doubt'
   const shown =
     TIMES.includes(name) && !Number.isNaN(Date.parse(value))

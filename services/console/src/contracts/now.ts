@@ -24,7 +24,11 @@ const ConditionAction = z.discriminatedUnion('Kind', [
   }),
   z.object({ Kind: z.literal('send_links') }),
   z.object({ Kind: z.literal('resume_process'), Process: z.string() }),
-  z.object({ Kind: z.literal('resume_company'), Realm: z.string() }),
+  z.object({
+    Kind: z.literal('resume_company'),
+    Realm: z.string(),
+    CompanyName: z.string().optional(),
+  }),
 ])
 export type ConditionAction = z.output<typeof ConditionAction>
 

@@ -31,7 +31,7 @@ describe('the conditions of the page Now', () => {
       {
         name: 'RunsLosingWorkers',
         title: `1 run of ${lost.process} lost two workers in a row at ${lost.step}`,
-        page: `/runs?status=Retrying&process=${lost.process}&step=${lost.step}&class=worker_lost`,
+        page: `/runs?status=Retrying&process=${lost.process}&step=${lost.step}&class=worker_lost&children=true`,
       },
     ])
     expect(conditionsOf(withGroups({ ...lost, status: 'Running' }))).toEqual([])
@@ -50,7 +50,7 @@ describe('the conditions of the page Now', () => {
         title: '3 runs wait for a decision',
         detail: 'OrderProcess.approved and OrderProcess.checked',
         affected: 3,
-        page: '/runs?status=Waiting&waitingFor=event%3Aapproved&waitingFor=event%3Achecked&process=OrderProcess',
+        page: '/runs?status=Waiting&waitingFor=event%3Aapproved&waitingFor=event%3Achecked&process=OrderProcess&children=true',
       },
     ])
   })
@@ -86,9 +86,15 @@ describe('the conditions of the page Now', () => {
         detail:
           'the provider rejected it (http_400) · OrderProcess.order and OrderProcess.customer',
         affected: 5,
-        page: '/runs?status=Failed&class=6240',
+        page: '/runs?status=Failed&class=6240&children=true',
       },
       { title: '3 runs failed at OrderProcess.bill: 6140 Duplicate Number' },
+    ])
+  })
+
+  it('the condition of failed runs says in words what happened, next to the error class', () => {
+    expect(conditionsOf(withGroups({ ...group, errorClass: 'children_failed' }))).toMatchObject([
+      { detail: 'too many of its children have not been completed (children_failed)' },
     ])
   })
 
@@ -250,6 +256,13 @@ describe('the conditions of the page Now', () => {
         action: { Kind: 'resume_company', Realm: '42' },
       },
     ])
+    const named = { ...calm, paused: [{ ...pause, CompanyName: 'Rosewood Interiors' }] }
+    expect(conditionsOf(named)).toMatchObject([
+      {
+        title: 'The runs of Rosewood Interiors are paused',
+        action: { Kind: 'resume_company', Realm: '42', CompanyName: 'Rosewood Interiors' },
+      },
+    ])
     const waiting = { status: 'Waiting', errorClass: null, endedAt: null, waitingFor: 'paused:42' }
     expect(paused({ ...group, process: 'P', ...waiting })).toMatchObject([
       { severity: 'warning', detail: 'by ada: “month end” · 3 runs wait', affected: 3 },
@@ -296,6 +309,8 @@ describe('the conditions of the page Now', () => {
   it('a list of names in a condition ends with the number of omitted names', () => {
     expect(listed(['A'])).toBe('A')
     expect(listed(['A', 'B'])).toBe('A and B')
-    expect(listed(['A', 'B', 'C', 'D'])).toBe('A, B, C and 1 more')
+    expect(listed(['A', 'B', 'C', 'D'])).toBe('A, B, C and D')
+    expect(listed(['A', 'B', 'C', 'D', 'E'])).toBe('A, B, C and 2 more')
+    expect(listed(['A', 'B', 'C'], 4)).toBe('A, B, C and 1 more')
   })
 })

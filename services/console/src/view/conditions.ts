@@ -22,7 +22,7 @@ import {
   listed,
   mostUrgentFirst,
 } from './condition.ts'
-import { failureRemedy, isDataRejected } from './error-class.ts'
+import { CLASSES, failureRemedy, isDataRejected } from './error-class.ts'
 import type { Installation, RunGroup } from './installation.ts'
 import { metricConditions } from './metric-conditions.ts'
 import { outages } from './outages.ts'
@@ -158,7 +158,9 @@ function failureTexts(errorClass: string | null, groups: readonly RunGroup[]) {
   const [most] = same
   const known = same.flatMap(({ providerError }) => providerError ?? [])
   const remedy = providerRemedy(most?.providerError ?? null) ?? failureRemedy(errorClass)
-  if (known.length === 0) return { title: '', detail: name, remedy }
+  const cause = CLASSES.get(name)?.cause
+  if (known.length === 0)
+    return { title: '', detail: cause === undefined ? name : `${cause} (${name})`, remedy }
   if (same.length === 1) return { title: `: ${known[0]}`, detail: rejectedText(name), remedy }
   const texts = same.map(({ providerError, count }) => `${count} × ${providerError ?? name}`)
   return { title: '', detail: listed(texts), remedy }
@@ -326,9 +328,12 @@ const runsWaitingForDecisions = ({ processes: all }: Installation): readonly Run
     ),
   )
 
-/** Returns the address of the page that lists the runs matching a filter. */
+/**
+ * Returns the address of the page that lists the runs matching a filter. Children are in the list, because the numbers of
+ * the conditions count them.
+ */
 function runsPage(filter: Readonly<Record<string, string | readonly string[] | null>>): string {
-  const given = Object.entries(filter).flatMap(([name, value]) =>
+  const given = Object.entries({ ...filter, children: 'true' }).flatMap(([name, value]) =>
     [value ?? []].flat().map((one) => [name, one] as [string, string]),
   )
   return `${pages.runs}?${new URLSearchParams(given).toString()}`
@@ -357,13 +362,14 @@ function* processes({ processes: all }: Installation): Generator<Condition> {
 }
 
 function* pausedCompanies({ paused = [], processes: all }: Installation): Generator<Condition> {
-  for (const { Realm, PausedAt, PausedBy, Reason } of paused) {
+  for (const { Realm, CompanyName, PausedAt, PausedBy, Reason } of paused) {
     const groups = (all ?? []).flatMap((process) => process.groups ?? [])
     const held = total(groups.filter(({ waitingFor }) => waitingFor === `paused:${Realm}`))
     yield condition('CompanyPaused', {
       key: Realm,
       ...(held === 0 && { severity: 'info' }),
       values: { realm: Realm },
+      ...(CompanyName !== undefined && { title: `The runs of ${CompanyName} are paused` }),
       detail: joined(
         byAndWhy(PausedBy, Reason),
         held === 0 ? '' : counted(held, 'run waits', 'runs wait'),
@@ -371,7 +377,11 @@ function* pausedCompanies({ paused = [], processes: all }: Installation): Genera
       affected: held,
       knownSince: PausedAt === null ? null : Date.parse(PausedAt),
       page: companyPage(Realm),
-      action: { Kind: 'resume_company', Realm },
+      action: {
+        Kind: 'resume_company',
+        Realm,
+        ...(CompanyName !== undefined && { CompanyName }),
+      },
     })
   }
 }

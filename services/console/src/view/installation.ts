@@ -67,6 +67,11 @@ export interface ProcessState {
 }
 
 /** Everything that the console has read. A member is `null` before its first successful read. */
+/** A company whose runs are paused, with the name by which people know it, if it has one. */
+export interface PausedCompany extends CompanyPauseView {
+  readonly CompanyName?: string
+}
+
 export interface Installation {
   readonly services: readonly ServiceState[]
   /** The time of the last read of the metrics, in epoch milliseconds. */
@@ -76,7 +81,7 @@ export interface Installation {
   readonly faulted: readonly CredentialView[]
   readonly processes: readonly ProcessState[] | null
   /** The companies whose runs are paused; absent before the first successful read. */
-  readonly paused?: readonly CompanyPauseView[]
+  readonly paused?: readonly PausedCompany[]
   /**
    * The time of the last read of the companies and of the processes, in epoch milliseconds, if the service has not
    * responded since; `null` while the values are current.

@@ -292,5 +292,5 @@ const SHOWN_IDS = 5
 function failedText({ Failed, Total, Tolerated }: Family, failed: readonly string[]): string {
   const shown = failed.slice(0, SHOWN_IDS).join(', ')
   const more = failed.length > SHOWN_IDS || Failed > failed.length ? ', …' : ''
-  return `${Failed} of ${Total} children have not been completed (${shown}${more}), and ${Tolerated} may: a resume resumes them`
+  return `${Failed} of ${Total} children have not been completed (${shown}${more}), and at most ${Tolerated} may fail. A resume resumes them`
 }

@@ -2,10 +2,7 @@
 import { nameOf } from '@integration-host/shared/contracts/labels'
 import { ProblemError, statusOf } from '@integration-host/client/problem'
 import { ActionPage, type ActionView } from '@integration-host/shared/contracts/action'
-import {
-  type CompanyPauseView,
-  PausedCompanies,
-} from '@integration-host/shared/contracts/company-pause'
+import { PausedCompanies } from '@integration-host/shared/contracts/company-pause'
 import { type AuditEntry, AuditPage } from '@integration-host/shared/contracts/audit'
 import {
   CredentialCounts,
@@ -15,7 +12,8 @@ import {
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
 import { isNotable } from '../../view/changes.ts'
-import type { ProcessState, RunGroup } from '../../view/installation.ts'
+import type { PausedCompany, ProcessState, RunGroup } from '../../view/installation.ts'
+import { createCompanyNames } from './company-names.ts'
 import type { ServiceClient } from './service-client.ts'
 
 const Named = CredentialView.pick({ Label: true, CompanyName: true })
@@ -68,7 +66,7 @@ export interface InstallationReader {
     readonly faulted: readonly CredentialView[]
   }>
   readProcesses(): Promise<readonly ProcessState[]>
-  readPausedCompanies(): Promise<readonly CompanyPauseView[]>
+  readPausedCompanies(): Promise<readonly PausedCompany[]>
   /** Returns the newest entries of the action log. */
   readActions(): Promise<readonly ActionView[]>
   /** Returns the newest entries of the audit log, and the names of the companies in them by realm. */
@@ -82,6 +80,8 @@ export function createInstallationReader(
   coordinator: ServiceClient,
   tokenService: ServiceClient,
 ): InstallationReader {
+  const companyNames = createCompanyNames(tokenService, () => performance.now())
+
   async function summaryOf(process: string): Promise<z.output<typeof Summary> | null> {
     try {
       return await coordinator.read(`/processes/${encodeURIComponent(process)}/summary`, Summary)
@@ -196,7 +196,12 @@ export function createInstallationReader(
     },
     async readPausedCompanies() {
       try {
-        return (await coordinator.read('/realms/paused', PausedCompanies)).items
+        const { items } = await coordinator.read('/realms/paused', PausedCompanies)
+        const names = await companyNames.of(items.map(({ Realm }) => Realm))
+        return items.map((one) => {
+          const CompanyName = names[one.Realm]
+          return CompanyName === undefined ? one : { ...one, CompanyName }
+        })
       } catch (error) {
         // A coordinator of the release before does not pause companies.
         if (error instanceof ProblemError && statusOf(error) === 404) return []
