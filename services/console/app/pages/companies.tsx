@@ -131,6 +131,7 @@ function CompanyTable({ session, rows }: CompanyTableProps) {
             <tr key={company.Name}>
               <td className="outside">
                 <CompanyState state={company.State} />
+                {company.IsPaused === true && <div className="muted">runs are paused</div>}
                 {company.Fault !== undefined && (
                   <div className="muted">
                     <Outside text={faultText(company.Fault.Code)} />

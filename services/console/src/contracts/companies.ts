@@ -10,7 +10,10 @@ import { Reason } from '@integration-host/shared/contracts/reason'
 import { z } from 'zod'
 import { ActivityEntry } from './activity.ts'
 
-export const CompanyView = CredentialView.extend({ Realm }).meta({ ref: 'Company' })
+export const CompanyView = CredentialView.extend({
+  Realm,
+  IsPaused: z.boolean().optional().meta({ description: 'whether its runs are paused' }),
+}).meta({ ref: 'Company' })
 export type CompanyView = z.output<typeof CompanyView>
 
 export const CompaniesQuery = z.strictObject({

@@ -16,6 +16,7 @@ import {
   type LogPosition,
   mergeActivity,
   withCompanyName,
+  companyOf,
 } from '../view/activity.ts'
 import { partOf } from './missing-service.ts'
 import { type GuardDeps, guardedRoutes } from './guarded-route.ts'
@@ -132,9 +133,7 @@ export function activityRoutes(deps: ActivityRouteDeps): Hono {
           next = merged.next
           if (isAtEnd(next)) break
         }
-        const realms = entries.flatMap(({ Kind, Realm }) =>
-          Kind === 'companies' && Realm !== null ? [Realm] : [],
-        )
+        const realms = entries.flatMap((entry) => companyOf(entry) ?? [])
         const names = await companyNames.of(realms)
         return {
           Entries: entries.map((entry) => withCompanyName(entry, names)),

@@ -65,8 +65,12 @@ export function companyRoutes(deps: CompanyRouteDeps): Hono {
             tokenService.send(`/credentials?${query.toString()}`, by, CredentialPage),
             tokenService.send('/credentials/summary', by, CredentialCounts),
           ])
+          const isPaused = new Set(deps.installation().paused?.map(({ Realm }) => Realm))
           return {
-            Companies: page.items.map(viewOf),
+            Companies: page.items.map((item) => {
+              const company = viewOf(item)
+              return isPaused.has(company.Realm) ? { ...company, IsPaused: true } : company
+            }),
             Counts: counts,
             Next: page.next_cursor,
           } satisfies CompaniesView

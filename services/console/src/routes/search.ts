@@ -47,7 +47,7 @@ const CredentialPage = z.object({
 })
 
 /**
- * `GET /search`: runs whose id begins with a text, objects in the books by their number, such as `129` or `Invoice 129`, and
+ * `GET /search`: runs whose id begins with a text, objects in the books by their id, such as `129` or `Invoice 129`, and
  * processes whose names contain the text.
  */
 export function searchRoutes(deps: SearchRouteDeps): Hono {
@@ -123,7 +123,7 @@ export function searchRoutes(deps: SearchRouteDeps): Hono {
     ...read({
       operationId: 'search',
       summary:
-        'Runs by the beginning of their id, objects in the books by their number, companies and processes by a part of their name',
+        'Runs by the beginning of their id, objects in the books by their id, companies and processes by a part of their name',
       query: SearchQuery,
       view: ['the hits', SearchView],
       async respond({ by: { person }, query: { q } }) {

@@ -127,6 +127,7 @@ describe('the entries of the page Activity', () => {
     const entry = activityOfAction({ ...action, ...about, ReplayID: null })
     expect(textOfActivity(entry)).toBe('paused company 42')
     expect(entry.Page).toBe('/companies/42')
+    expect(textOfActivity(withCompanyName(entry, { 42: 'Rosewood' }))).toBe('paused Rosewood')
   })
 
   it('the entry of an action on a schedule names the process and the schedule', () => {

@@ -178,14 +178,18 @@ export function activityOfAudit(entry: AuditEntry): ActivityEntry | null {
   }
 }
 
-/** Adds the name of its company to an entry from the audit log. `names` has the names by realm. */
+/** Returns the company that an entry is about; `null` if it is about something else. */
+export const companyOf = ({ Page, Realm }: ActivityEntry): string | null =>
+  Realm !== null && Page === companyPage(Realm) ? Realm : null
+
+/** Adds the name of its company to an entry about a company. `names` has the names by realm. */
 export const withCompanyName = (
   entry: ActivityEntry,
   names: Readonly<Record<string, string>>,
-): ActivityEntry =>
-  entry.Kind === 'companies' && entry.Realm !== null && Object.hasOwn(names, entry.Realm)
-    ? { ...entry, Company: names[entry.Realm] ?? null }
-    : entry
+): ActivityEntry => {
+  const name = names[companyOf(entry) ?? '']
+  return name === undefined ? entry : { ...entry, Company: name }
+}
 
 /** Returns what an entry says after the name of the person, as text. */
 export const textOfActivity = ({ What, Target, Company, Outcome }: ActivityEntry): string =>
