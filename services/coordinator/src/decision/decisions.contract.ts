@@ -320,11 +320,12 @@ export function decisionsContract(kind: 'embedded' | 'real'): void {
       expect(Date.parse(ExpiresAt) - Date.now()).toBeLessThanOrEqual(86_400_000)
     })
 
-    it('the page cannot be framed or cached, sends no referrer, and rejects a note or a form that is too long', async () => {
+    it('the page says who asks, cannot be framed or cached, sends no referrer, and rejects a note or a form that is too long', async () => {
       const host = await start({
         env: {
           PRODUCT_NAME: 'Ledger <One>',
           PRODUCT_LOGO: 'https://static.example.com/logo.svg',
+          PRODUCT_SUPPORT: 'help@example.com',
           DECISIONS_URL: 'https://decide.example.com/base',
         },
       })
@@ -338,7 +339,14 @@ export function decisionsContract(kind: 'embedded' | 'real'): void {
       )
       expect(headers.get('cache-control')).toBe('no-store')
       expect(headers.get('referrer-policy')).toBe('no-referrer')
-      expect(text).toContain('Ledger &lt;One&gt;')
+      // The pages say who asks, also one whose address cannot be used.
+      const other = await look(`${url}x`)
+      expect(other.text).toContain('This address cannot be used')
+      for (const page of [text, other.text]) {
+        expect(page).toContain('Ledger &lt;One&gt;')
+        expect(page).toContain('<img src="https://static.example.com/logo.svg"')
+        expect(page).toContain('<a href="mailto:help@example.com">help@example.com</a>')
+      }
       const long = await decide(url, 'true', 'longer than twenty characters')
       expect(long).toMatchObject({
         status: 400,
