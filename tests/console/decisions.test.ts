@@ -51,6 +51,8 @@ describe('a decision in the console', () => {
     await decision.getByRole('button', { name: 'Yes…' }).click()
     const dialog = page.getByRole('dialog')
     await dialog.getByLabel('Note (optional)').fill('as agreed')
+    // The note is the reason: two fields for one text would leave a person in doubt.
+    expect(await dialog.getByLabel('Reason').count()).toBe(0)
     await dialog.getByRole('button', { name: 'Yes', exact: true }).click()
     await page.getByText('The decision is made.').waitFor()
     expect(at.fake.acted.at(-1)).toMatchObject({

@@ -98,7 +98,7 @@ describe('the console on what runs have written to the books', () => {
     await page.getByRole('link', { name: 'Voided', exact: true }).click()
     await page.getByRole('row', { name: 'voided' }).waitFor()
     expect(await page.getByRole('row').count()).toBe(2)
-    await page.getByLabel('Number').fill('no-such')
+    await page.getByLabel('Id', { exact: true }).fill('no-such')
     await page.getByRole('button', { name: 'Filter' }).click()
     await page.getByText('No entry matches these filters.').waitFor()
   })

@@ -440,7 +440,8 @@ const consoleConditions = {
   RunsAwaitDecision: {
     severity: 'warning',
     sentence: 'Some runs wait for a decision',
-    remedy: 'Decide on the page of each run, or send its address to the person who decides.',
+    remedy:
+      'Decide on the page of each run. For a person who does not use the console, transactions link makes an address.',
   },
   ProcessPaused: {
     severity: 'warning',

@@ -255,16 +255,20 @@ describe('the timeline of a run', () => {
       Status: 'Completed' as const,
       Sender: { Person: 'ada', KeyID: 'console', EventID: 'e', Reason: null },
     }
+    const checked = { ...copied, StepName: 'checked', Status: 'Waiting' as const }
+    const lines = { ...copied, StepName: 'lines', Status: 'Failed' as const }
     const replay = run([attempt('csv', 1, [100, 300])], {
       ReplayID: 1,
-      Steps: ['order', 'report', 'approved', 'csv', 'mail'],
-      Items: [copied, skipped, received],
+      Steps: ['order', 'report', 'approved', 'checked', 'lines', 'csv', 'mail'],
+      Items: [copied, skipped, received, checked, lines],
     })
     const { lanes } = waterfall(replay, 0)
     expect(lanes.map(({ without }) => without)).toEqual([
       'copied',
       'skipped',
       'received',
+      'waits',
+      'failed',
       'not reached',
       'not reached',
     ])

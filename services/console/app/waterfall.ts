@@ -22,7 +22,7 @@ export interface Lane {
   /** The number of attempts that are left out in the middle of the lane. */
   readonly omitted: number
   /** Why the run has not run the step, if the lane has no segments. */
-  readonly without: 'copied' | 'skipped' | 'received' | 'not reached'
+  readonly without: 'copied' | 'skipped' | 'received' | 'waits' | 'failed' | 'not reached'
 }
 
 export interface Waterfall {
@@ -83,6 +83,8 @@ function waitBegin(outcome: string): string | null {
 const NOT_RUN: ReadonlyMap<string, Lane['without']> = new Map([
   ['Copied', 'copied'],
   ['Skipped', 'skipped'],
+  ['Waiting', 'waits'],
+  ['Failed', 'failed'],
 ])
 
 /** Returns the timeline of a run as of `now` (epoch ms). */

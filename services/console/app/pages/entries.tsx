@@ -10,7 +10,7 @@ import { useQueryText } from '../router.ts'
 const FIELDS = [
   { name: 'realm', label: 'Company' },
   { name: 'entity', label: 'Kind' },
-  { name: 'id', label: 'Number' },
+  { name: 'id', label: 'Id' },
   { name: 'process', label: 'Process' },
   { name: 'transaction', label: 'Transaction' },
 ] as const

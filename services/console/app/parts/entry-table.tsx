@@ -70,7 +70,12 @@ export function EntryTable({ entries, companies }: EntryTableProps) {
   return (
     <table>
       <TableHead
-        columns={['Object', 'In the books', 'Written by', ['Written', 'time except-phone']]}
+        columns={[
+          'Object',
+          'In the books',
+          ['Written by', 'process'],
+          ['Written', 'time except-phone'],
+        ]}
       />
       <tbody>
         {entries.map((entry) => (

@@ -20,6 +20,7 @@ import { Outside } from './text.tsx'
 const PAGES = [
   { path: '/', name: 'Now' },
   { path: '/runs', name: 'Runs' },
+  { path: '/entries', name: 'Entries' },
   { path: '/companies', name: 'Companies' },
   { path: '/processes', name: 'Processes' },
   { path: '/services', name: 'Health' },

@@ -19,7 +19,11 @@ export function ReadProblem({
   return (
     <p className={`failure ${hasData ? 'with-outdated' : ''}`} role="alert">
       <Outside text={error.message} />
-      {error instanceof Problem && error.since !== null && <Since time={error.since} />}
+      {error instanceof Problem && error.since !== null ? (
+        <Since time={error.since} />
+      ) : (
+        !/[.!?]$/.test(error.message) && '.'
+      )}
       {isTemporary && ' It is tried again by itself.'}
       {hasData && <Outdated />}
       <ProblemHelp error={error} />

@@ -67,6 +67,8 @@ export function RunDecision({ session, run, decision }: RunDecisionProps) {
             blocked={roleReason(session)}
             object={`run ${number} of ${id}`}
             consequence="The run goes on with this decision, which names you. It cannot be changed."
+            // A note is passed to the process. Without a place for it, the reason is.
+            reason={HasNote ? 'none' : 'optional'}
             act={act(Choice)}
             done="The decision is made."
           >
