@@ -155,7 +155,8 @@ describe('the conditions on the page Now of the console', () => {
     await page.goto(`${at.url}/runs`)
     await page.getByText('Numbers as of').waitFor()
     await page.goto(`${at.url}/processes`)
-    await page.getByRole('alert').getByText('no database').waitFor()
+    const alert = page.getByRole('alert').filter({ hasText: 'no database' })
+    await alert.filter({ hasText: 'no database. It is tried again by itself.' }).waitFor()
     await page.goto(at.url)
     at.fake.reject = () => null
     await failed.getByText('as of').waitFor({ state: 'detached' })
