@@ -54,12 +54,13 @@ const SELECTIONS: readonly {
       await page.getByRole('combobox', { name: /^Order/ }).selectOption('last changed first')
     },
     address:
-      /\?status=Failed&status=UndoFailed&process=OrderProcess&step=order&class=http_503&realm=1&idPrefix=bro&since=[^&]+&order=updated$/,
+      /\?status=Failed&status=UndoFailed&children=true&process=OrderProcess&step=order&class=http_503&realm=1&idPrefix=bro&since=[^&]+&order=updated$/,
   },
   {
     path: '/runs?waitingFor=ACC-1&version=2&tag=plan%3Agold&from=2026-01-01T00:00:00Z&until=2027-01-01T00:00:00Z',
     select: (page) => page.getByRole('link', { name: 'In doubt' }).click(),
-    address: /\?waitingFor=ACC-1&version=2&tag=plan%3Agold&from=[^&]+&until=[^&]+&inDoubt=true$/,
+    address:
+      /\?waitingFor=ACC-1&version=2&tag=plan%3Agold&from=[^&]+&until=[^&]+&inDoubt=true&children=true$/,
   },
   {
     path: '/companies',

@@ -60,4 +60,13 @@ describe('a run whose children have failed', () => {
     await page.getByRole('button', { name: 'With children' }).waitFor()
     await page.getByRole('link', { name: 'import', exact: true }).waitFor()
   })
+
+  it('the page of a process shows its latest runs with the children, because it may have no other runs', async () => {
+    const read = page.waitForRequest(/\/api\/runs\?.*limit=/)
+    await page.goto(`${at.url}/processes/${PROCESS}`)
+    expect(new URL((await read).url()).searchParams.get('children')).toBe('true')
+    await page.getByRole('region', { name: 'Latest runs' }).getByText('import').waitFor()
+    await page.getByRole('link', { name: 'All runs' }).click()
+    await page.getByRole('button', { name: 'With children' }).waitFor()
+  })
 })

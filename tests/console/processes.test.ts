@@ -82,7 +82,7 @@ describe('the page Processes and the page of dead letters in the console', () =>
       .getByText('There is none yet.')
       .waitFor()
     await page.getByRole('link', { name: 'All runs' }).click()
-    await page.waitForURL(/\/runs\?process=Nightly$/)
+    await page.waitForURL(/\/runs\?process=Nightly&children=true$/)
     expect(await page.getByRole('heading', { level: 1 }).textContent()).toBe('Runs')
   })
 

@@ -188,7 +188,9 @@ describe('the list of runs in the console', () => {
     await show('')
     await page.getByRole('link', { name: 'Needs attention' }).click()
     await expect.poll(rows).toEqual(['waits', 'broken'])
-    expect(new URL(page.url()).search).toBe('?status=Failed&status=UndoFailed&status=Waiting')
+    expect(new URL(page.url()).search).toBe(
+      '?status=Failed&status=UndoFailed&status=Waiting&children=true',
+    )
   })
 
   it('the list of runs ignores an invalid filter in the URL, and shows a button that removes the filter', async () => {

@@ -49,7 +49,7 @@ describe('the runs that wait for a company in the console', () => {
     await waiting().getByRole('link', { name: '6 runs wait' }).click()
     await page.getByRole('link', { name: 'waits-6', exact: true }).waitFor()
     expect(new URL(page.url()).search).toBe(
-      '?status=Waiting&waitingFor=ACC-1&waitingFor=paused%3A1',
+      '?status=Waiting&waitingFor=ACC-1&waitingFor=paused%3A1&children=true',
     )
     expect(await page.getByRole('link', { name: 'other', exact: true }).count()).toBe(0)
   })

@@ -34,6 +34,13 @@ export function failureRate({ Done, Failed }: NowView['RunsOf'][number]['LastHou
   return `${numberText(Failed)} of ${counted(total, 'run')} failed (${percent} %)`
 }
 
-/** Returns the address of the list of runs, filtered by process and by these statuses of the runs. */
+/**
+ * Returns the address of the list of runs, filtered by process and by these statuses of the runs. Children are in the
+ * list, because the numbers of a process count them; a process may have no other runs.
+ */
 export const runsOf = (process: string, statuses: readonly Status[]): string =>
-  `/runs?${new URLSearchParams([['process', process], ...statuses.map((status) => ['status', status])]).toString()}`
+  `/runs?${new URLSearchParams([
+    ['process', process],
+    ...statuses.map((status) => ['status', status]),
+    ['children', 'true'],
+  ]).toString()}`

@@ -239,8 +239,7 @@ function LatestRuns({ process }: { readonly process: string }) {
   // The key begins with `runs`, so this query is repeated when the event stream reports changed runs.
   const { data, error } = useQuery({
     queryKey: ['runs', 'of-process', process],
-    queryFn: () =>
-      call<RunsView>('GET', `/runs?process=${encodeURIComponent(process)}&limit=${SHOWN_RUNS}`),
+    queryFn: () => call<RunsView>('GET', `${runsOf(process, [])}&limit=${SHOWN_RUNS}`),
     refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
   })
   return (

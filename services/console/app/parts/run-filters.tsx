@@ -85,12 +85,14 @@ export function Groups({ query }: { readonly query: URLSearchParams }) {
   const counts = useRunCounts(query.get('process'))
   const chosen = query.getAll('status').join()
   const isInDoubt = query.get('inDoubt') === 'true'
-  const addressOf = (statuses: readonly string[], inDoubt = false): string => {
+  // The numbers count children, so a list with a number has them.
+  const addressOf = (statuses: readonly string[], hasNumber: boolean, inDoubt = false): string => {
     const other = new URLSearchParams(query)
     other.delete('status')
     other.delete('inDoubt')
     for (const status of statuses) other.append('status', status)
     if (inDoubt) other.set('inDoubt', 'true')
+    if (hasNumber) other.set('children', 'true')
     return other.size === 0 ? '/runs' : `/runs?${other}`
   }
   return (
@@ -101,7 +103,7 @@ export function Groups({ query }: { readonly query: URLSearchParams }) {
           return (
             <Link
               key={name}
-              to={addressOf(statuses)}
+              to={addressOf(statuses, countOf !== undefined)}
               isCurrent={!isInDoubt && chosen === statuses.join()}
             >
               {name}
@@ -110,11 +112,11 @@ export function Groups({ query }: { readonly query: URLSearchParams }) {
           )
         })}
         {(counts?.Asking ?? 0) > 0 && (
-          <Link to="/runs?status=Retrying&class=step_waits">
+          <Link to="/runs?status=Retrying&class=step_waits&children=true">
             Asks again <span className="muted">{counts?.Asking}</span>
           </Link>
         )}
-        <Link to={addressOf([], true)} isCurrent={isInDoubt}>
+        <Link to={addressOf([], true, true)} isCurrent={isInDoubt}>
           In doubt
           {(counts?.InDoubt ?? 0) > 0 && <span className="muted"> {counts?.InDoubt}</span>}
         </Link>

@@ -24,6 +24,7 @@ export function WaitingRuns({ realm, count, isPaused }: WaitingRunsProps) {
     ['status', 'Waiting'],
     ['waitingFor', `ACC-${realm}`],
     ['waitingFor', `paused:${realm}`],
+    ['children', 'true'],
   ]).toString()
   // The key begins with `runs`, so this query is repeated when the event stream reports changed runs.
   const { data, error } = useQuery({
