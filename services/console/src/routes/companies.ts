@@ -65,7 +65,7 @@ export function companyRoutes(deps: CompanyRouteDeps): Hono {
             tokenService.send(`/credentials?${query.toString()}`, by, CredentialPage),
             tokenService.send('/credentials/summary', by, CredentialCounts),
           ])
-          const isPaused = new Set(deps.installation().paused?.map(({ Realm }) => Realm))
+          const isPaused = new Set(deps.installation().paused?.map((one) => one.Realm))
           return {
             Companies: page.items.map((item) => {
               const company = viewOf(item)
