@@ -1,4 +1,3 @@
-import type { FamilyView } from '@integration-host/shared/contracts/run'
 import type { RunView } from '../../src/contracts/runs.ts'
 import { companyPage, runPage } from '../../src/isomorphic/pages.ts'
 import { full } from '../clock.ts'
@@ -128,7 +127,7 @@ const NOT_COMPLETED = ['Failed', 'Cancelled', 'UndoFailed', 'Undone'] as const s
 
 /** Returns the address of the list of the children of a place; of all of them if no `statuses` are given. */
 function childrenPage(
-  { Process: process, IdPrefix: idPrefix }: FamilyView,
+  { Process: process, IdPrefix: idPrefix }: NonNullable<RunView['Children']>[number],
   statuses: readonly Status[] = [],
 ): string {
   const query = new URLSearchParams(statuses.map((status) => ['status', status]))
