@@ -69,8 +69,8 @@ export async function operatesConsole(stack: Stack, transactionId: string): Prom
       ['token-service', 2],
       ['accounting-gateway', 2],
     ] as const) {
-      const panel = page.getByRole('region', { name: service, exact: true })
-      await panel
+      const rows = page.getByRole('row').filter({ has: page.getByText(service, { exact: true }) })
+      await rows
         .getByText('Ready', { exact: true })
         .nth(expected - 1)
         .waitFor()
