@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { userLine } from '@integration-host/shared/access/user-line'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { type ConsoleFixture, startConsoleFixture } from '../../test-support/console-fixture.ts'
 
 const PASSWORD = 'a long password'
@@ -24,13 +24,18 @@ describe('the password sign-in of the console during a flood of wrong passwords'
   })
   afterAll(() => rm(folder, { recursive: true }))
   beforeEach(async () => {
+    // The clock stands still, so that the delay after a wrong password is not over on a slow machine.
+    vi.useFakeTimers({ toFake: ['Date'] })
     at = await startConsoleFixture({
       SIGN_IN: 'password',
       USERS_FILE: file,
       TRUSTED_PROXIES: '127.0.0.0/8,::1',
     })
   })
-  afterEach(() => at[Symbol.asyncDispose]())
+  afterEach(async () => {
+    vi.useRealTimers()
+    await at[Symbol.asyncDispose]()
+  })
 
   const signIn = (address: string, name: string, password: string, cookie = '') =>
     at.request('/api/session', {
