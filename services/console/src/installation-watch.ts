@@ -3,6 +3,7 @@
  * read what this module has in memory, so they cause no requests to the services.
  */
 import { ProblemError, statusOf } from '@integration-host/client/problem'
+import { realmWaitedFor } from '@integration-host/shared/contracts/waiting-for'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { InstallationReader } from './adapters/peers/installation-reader.ts'
 import type { ReplicaReader } from './adapters/peers/replicas.ts'
@@ -72,6 +73,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   let companies: Pick<Installation, 'companies' | 'faulted'> = { companies: null, faulted: [] }
   let processes: readonly ProcessState[] | null = null
   let paused: NonNullable<Installation['paused']> = []
+  let companyNames: NonNullable<Installation['companyNames']> = {}
   /** The times of the last successful reads; `null` before the first one. */
   const readAt: Record<'companies' | 'processes' | 'actions' | 'audit', number | null> = {
     companies: null,
@@ -98,6 +100,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   const installation = (): Installation => ({
     ...companies,
     paused,
+    companyNames,
     services,
     metricsAt,
     asOf: { companies: outdated(readAt.companies), processes: outdated(readAt.processes) },
@@ -254,6 +257,11 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
         reader.readPausedCompanies(),
       ])
       readAt.processes = Date.now()
+      const waits = processes.flatMap(({ groups }) => groups ?? [])
+      companyNames = await reader.companyNames.of([
+        ...paused.map(({ Realm }) => Realm),
+        ...waits.flatMap(({ waitingFor }) => realmWaitedFor(waitingFor) ?? []),
+      ])
     }),
   ]
   const loops = [

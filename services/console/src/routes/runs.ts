@@ -1,5 +1,5 @@
 import { ActionPage } from '@integration-host/shared/contracts/action'
-import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
+import { realmOf } from '@integration-host/shared/contracts/realm'
 import { DecisionAsk, DecisionChoices, factText } from '@integration-host/shared/contracts/decision'
 import {
   RunDetailResponse,
@@ -7,6 +7,7 @@ import {
   SignalResponse,
 } from '@integration-host/shared/contracts/run'
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
+import { realmWaitedFor } from '@integration-host/shared/contracts/waiting-for'
 import { StepReport } from '@integration-host/shared/contracts/transaction'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { textResponse } from '@integration-host/shared/http/service-app'
@@ -352,12 +353,8 @@ const realmsOf = ({
   Realm,
   WaitingFor,
 }: Pick<ListedRun, 'Realm' | 'WaitingFor'>): readonly string[] => [
-  ...new Set([Realm, waitedFor(WaitingFor)].filter((realm) => realm !== null)),
+  ...new Set([Realm, realmWaitedFor(WaitingFor)].filter((realm) => realm !== null)),
 ]
-
-/** Returns the realm of the company that a run waits for; `null` if the run does not wait for a company. */
-const waitedFor = (waitingFor: string | null): string | null =>
-  waitingFor !== null && CredentialName.safeParse(waitingFor).success ? realmOf(waitingFor) : null
 
 const nameIn = (names: Names, realm: string | null): string | undefined =>
   realm !== null && Object.hasOwn(names, realm) ? names[realm] : undefined
@@ -367,7 +364,7 @@ const contextOf = (
   names: Names,
   at: Installation,
 ): RunContext => ({
-  company: nameIn(names, waitedFor(WaitingFor)),
+  company: nameIn(names, realmWaitedFor(WaitingFor)),
   mustReconnect: brokenCompany(WaitingFor, at) !== null,
   isPaused: at.processes?.find(({ name }) => name === Process)?.isPaused ?? false,
 })

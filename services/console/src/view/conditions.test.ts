@@ -204,6 +204,16 @@ describe('the conditions of the page Now', () => {
     })
   })
 
+  it.each([
+    ['books:1', 'RunsBooksClosed'],
+    ['ACC-1', 'RunsWaiting'],
+  ])('the condition of runs that wait for %s has the name of the company', (waitingFor, name) => {
+    const waiting = withGroups({ ...group, status: 'Waiting', errorClass: null, waitingFor })
+    expect(conditionsOf({ ...waiting, companyNames: { 1: 'Rosewood' } })).toMatchObject([
+      { name, detail: 'Rosewood' },
+    ])
+  })
+
   it('the condition of a faulted company counts the runs that wait for it, and the runs cause no second card', () => {
     const waiting = { ...group, status: 'Waiting', errorClass: null, waitingFor: 'ACC-1' }
     const faulted = [company('ACC-1', 'must_reconnect', 'Rosewood')]
@@ -256,7 +266,7 @@ describe('the conditions of the page Now', () => {
         action: { Kind: 'resume_company', Realm: '42' },
       },
     ])
-    const named = { ...calm, paused: [{ ...pause, CompanyName: 'Rosewood Interiors' }] }
+    const named = { ...calm, paused: [pause], companyNames: { 42: 'Rosewood Interiors' } }
     expect(conditionsOf(named)).toMatchObject([
       {
         title: 'The runs of Rosewood Interiors are paused',

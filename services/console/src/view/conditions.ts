@@ -4,7 +4,7 @@
  * found in the metrics.
  */
 import { keyName } from '../isomorphic/key-name.ts'
-import { readWaitingFor } from '@integration-host/shared/contracts/waiting-for'
+import { readWaitingFor, realmWaitedFor } from '@integration-host/shared/contracts/waiting-for'
 import {
   providerCode,
   providerRemedy,
@@ -188,7 +188,7 @@ function causeOf(same: readonly RunGroup[]): string | null {
 }
 
 function* runs(installation: Installation): Generator<Condition> {
-  const { processes: all, faulted } = installation
+  const { processes: all, faulted, companyNames = {} } = installation
   const groups = (all ?? []).flatMap((process) => process.groups ?? [])
   const failed = Map.groupBy(
     groups.filter(({ status, count }) => status === 'Failed' && count > 0),
@@ -291,13 +291,15 @@ function* runs(installation: Installation): Generator<Condition> {
     })
   }
   const closed = runsWaitingFor(installation, 'books')
-  const realms = [
-    ...new Set(closed.map(({ waitingFor }) => readWaitingFor(waitingFor)?.name ?? '')),
-  ]
+  const nameOfWait = ({ waitingFor }: RunGroup): string => {
+    const realm = realmWaitedFor(waitingFor)
+    return (realm === null ? waitingFor : (companyNames[realm] ?? realm)) ?? ''
+  }
+  const realms = new Set(closed.map(({ waitingFor }) => waitingFor))
   if (closed.length > 0)
     yield condition('RunsBooksClosed', {
-      title: `${counted(total(closed), 'run waits', 'runs wait')} because the books of ${counted(realms.length, 'company', 'companies')} are closed`,
-      detail: listed(realms),
+      title: `${counted(total(closed), 'run waits', 'runs wait')} because the books of ${counted(realms.size, 'company', 'companies')} are closed`,
+      detail: listed([...new Set(closed.map(nameOfWait))]),
       affected: total(closed),
       page: runsPage({ status: 'Waiting', class: 'books_closed' }),
     })
@@ -308,10 +310,10 @@ function* runs(installation: Installation): Generator<Condition> {
   const shown = others.length > 0 ? others : waiting
   const count = total(shown)
   if (count > 0) {
-    const credentials = [...new Set(shown.map(({ waitingFor }) => waitingFor ?? ''))]
+    const credentials = new Set(shown.map(({ waitingFor }) => waitingFor))
     yield condition('RunsWaiting', {
-      title: `${counted(count, 'run waits', 'runs wait')} for ${counted(credentials.length, 'company', 'companies')}`,
-      detail: listed(credentials),
+      title: `${counted(count, 'run waits', 'runs wait')} for ${counted(credentials.size, 'company', 'companies')}`,
+      detail: listed([...new Set(shown.map(nameOfWait))]),
       affected: count,
       page: runsPage({ status: 'Waiting' }),
       isConsequence: others.length === 0,
@@ -361,8 +363,13 @@ function* processes({ processes: all }: Installation): Generator<Condition> {
   }
 }
 
-function* pausedCompanies({ paused = [], processes: all }: Installation): Generator<Condition> {
-  for (const { Realm, CompanyName, PausedAt, PausedBy, Reason } of paused) {
+function* pausedCompanies({
+  paused = [],
+  companyNames = {},
+  processes: all,
+}: Installation): Generator<Condition> {
+  for (const { Realm, PausedAt, PausedBy, Reason } of paused) {
+    const CompanyName = companyNames[Realm]
     const groups = (all ?? []).flatMap((process) => process.groups ?? [])
     const held = total(groups.filter(({ waitingFor }) => waitingFor === `paused:${Realm}`))
     yield condition('CompanyPaused', {

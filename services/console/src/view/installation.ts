@@ -67,11 +67,6 @@ export interface ProcessState {
 }
 
 /** Everything that the console has read. A member is `null` before its first successful read. */
-/** A company whose runs are paused, with the name by which people know it, if it has one. */
-export interface PausedCompany extends CompanyPauseView {
-  readonly CompanyName?: string
-}
-
 export interface Installation {
   readonly services: readonly ServiceState[]
   /** The time of the last read of the metrics, in epoch milliseconds. */
@@ -81,7 +76,9 @@ export interface Installation {
   readonly faulted: readonly CredentialView[]
   readonly processes: readonly ProcessState[] | null
   /** The companies whose runs are paused; absent before the first successful read. */
-  readonly paused?: readonly PausedCompany[]
+  readonly paused?: readonly CompanyPauseView[]
+  /** The names of the companies that are paused or that runs wait for, by realm, as far as they have names. */
+  readonly companyNames?: Readonly<Record<string, string>>
   /**
    * The time of the last read of the companies and of the processes, in epoch milliseconds, if the service has not
    * responded since; `null` while the values are current.

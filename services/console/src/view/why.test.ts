@@ -130,6 +130,9 @@ describe('the sentence that explains the state of a run', () => {
     expect(explained({ ...paused, Status: 'Undoing' })).toBe(
       'Takes back what its completed steps have done. The undo of report waits, because the company 42 is paused.',
     )
+    const named = { company: 'Rosewood' }
+    for (const Status of ['Waiting', 'Undoing'] as const)
+      expect(explained({ ...paused, Status }, named)).toContain('because Rosewood is paused.')
   })
 
   it('the sentence on the state of a run shows an unknown error class', () => {

@@ -112,7 +112,7 @@ function stateSentence(run: ExplainedRun, { company, mustReconnect = false }: Ru
         : `Waits for the next attempt of ${StepName}, because ${because}. It is made by itself.`
     case 'Waiting':
       if (waiting?.kind === 'paused')
-        return `Waits before ${StepName}, because the company ${waiting.name} is paused. It continues when the company is resumed.`
+        return `Waits before ${StepName}, because ${company ?? `the company ${waiting.name}`} is paused. It continues when the company is resumed.`
       if (waiting?.kind === 'books')
         return `Waits at ${StepName}, because ${because}. ${providerRemedy(providerError) ?? failureRemedy(ErrorClass)}`
       return PLACES[waiting?.kind ?? ''] !== undefined
@@ -136,7 +136,7 @@ function stateSentence(run: ExplainedRun, { company, mustReconnect = false }: Ru
       return WaitingFor === null
         ? `Takes back what its completed steps have done: now ${StepName}.`
         : waiting?.kind === 'paused'
-          ? `Takes back what its completed steps have done. The undo of ${StepName} waits, because the company ${waiting.name} is paused.`
+          ? `Takes back what its completed steps have done. The undo of ${StepName} waits, because ${company ?? `the company ${waiting.name}`} is paused.`
           : waiting?.kind === 'children'
             ? `Takes back what its completed steps have done. First the children of ${StepName} are undone.`
             : waiting?.kind === 'books'

@@ -2,7 +2,7 @@
 import { nameOf } from '@integration-host/shared/contracts/labels'
 import { ProblemError, statusOf } from '@integration-host/client/problem'
 import { ActionPage, type ActionView } from '@integration-host/shared/contracts/action'
-import { PausedCompanies } from '@integration-host/shared/contracts/company-pause'
+import { type CompanyPauseView, PausedCompanies } from '@integration-host/shared/contracts/company-pause'
 import { type AuditEntry, AuditPage } from '@integration-host/shared/contracts/audit'
 import {
   CredentialCounts,
@@ -12,8 +12,8 @@ import {
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
 import { isNotable } from '../../view/changes.ts'
-import type { PausedCompany, ProcessState, RunGroup } from '../../view/installation.ts'
-import { createCompanyNames } from './company-names.ts'
+import type { ProcessState, RunGroup } from '../../view/installation.ts'
+import { type CompanyNames, createCompanyNames } from './company-names.ts'
 import type { ServiceClient } from './service-client.ts'
 
 const Named = CredentialView.pick({ Label: true, CompanyName: true })
@@ -66,7 +66,8 @@ export interface InstallationReader {
     readonly faulted: readonly CredentialView[]
   }>
   readProcesses(): Promise<readonly ProcessState[]>
-  readPausedCompanies(): Promise<readonly PausedCompany[]>
+  readPausedCompanies(): Promise<readonly CompanyPauseView[]>
+  readonly companyNames: CompanyNames
   /** Returns the newest entries of the action log. */
   readActions(): Promise<readonly ActionView[]>
   /** Returns the newest entries of the audit log, and the names of the companies in them by realm. */
@@ -80,8 +81,6 @@ export function createInstallationReader(
   coordinator: ServiceClient,
   tokenService: ServiceClient,
 ): InstallationReader {
-  const companyNames = createCompanyNames(tokenService, () => performance.now())
-
   async function summaryOf(process: string): Promise<z.output<typeof Summary> | null> {
     try {
       return await coordinator.read(`/processes/${encodeURIComponent(process)}/summary`, Summary)
@@ -135,6 +134,7 @@ export function createInstallationReader(
   }
 
   return {
+    companyNames: createCompanyNames(tokenService, () => performance.now()),
     async readCompanies() {
       const counts = await tokenService.read('/credentials/summary', CredentialCounts)
       const isFaulted = credentialStates.some(
@@ -196,12 +196,7 @@ export function createInstallationReader(
     },
     async readPausedCompanies() {
       try {
-        const { items } = await coordinator.read('/realms/paused', PausedCompanies)
-        const names = await companyNames.of(items.map(({ Realm }) => Realm))
-        return items.map((one) => {
-          const CompanyName = names[one.Realm]
-          return CompanyName === undefined ? one : { ...one, CompanyName }
-        })
+        return (await coordinator.read('/realms/paused', PausedCompanies)).items
       } catch (error) {
         // A coordinator of the release before does not pause companies.
         if (error instanceof ProblemError && statusOf(error) === 404) return []
