@@ -166,6 +166,7 @@ function BulkChange({
   return (
     <ActionButton
       verb={isStop ? 'Stop' : 'Continue'}
+      isDangerous={isStop}
       blocked={roleReason(session)}
       object={`the action on the runs of ${bulk.Process}`}
       consequence={
@@ -317,7 +318,7 @@ function Objects({ bulk, path }: { readonly bulk: BulkView; readonly path: strin
                     </Link>
                   </td>
                   <td className="outside except-phone">
-                    <Outside text={Realm} />
+                    <Outside text={data.Companies[Realm] ?? Realm} />
                   </td>
                   <td>
                     <Outside text={names[Outcome] ?? Outcome} />

@@ -47,7 +47,11 @@ export const BulkView = OperationDetail.omit({ Matches: true }).meta({ ref: 'Bul
 export type BulkView = z.output<typeof BulkView>
 
 /** What becomes of the objects that an action takes back. */
-export const BulkObjects = TakenObjectPage.meta({ ref: 'BulkObjects' })
+export const BulkObjects = TakenObjectPage.extend({
+  Companies: z
+    .record(z.string(), z.string())
+    .meta({ description: 'the names of the companies of these objects, by realm' }),
+}).meta({ ref: 'BulkObjects' })
 export type BulkObjects = z.output<typeof BulkObjects>
 
 export const BulkList = z.object({ Operations: z.array(OperationView) }).meta({ ref: 'BulkList' })

@@ -21,6 +21,7 @@ const BODY = {
 
 describe('the actions of the console on many runs', () => {
   let coordinator: FakeService
+  let tokenService: FakeService
   let console: ConsoleFixture
   let cookie: string
   let answers: ((request: FakeRequest) => { status?: number; body: unknown } | undefined)[]
@@ -35,14 +36,22 @@ describe('the actions of the console on many runs', () => {
         return { body: { items: [OPERATION, { ...OPERATION, DryRun: true }], next_cursor: null } }
       return { body: { ...OPERATION, Failures: FAILURES, Matches: MATCHES } }
     })
-    console = await startConsoleFixture({ COORDINATOR_URL: coordinator.url })
+    tokenService = await startFakeService(({ url }) =>
+      url.pathname === '/credentials'
+        ? { body: { items: [{ Name: 'ACC-42', Label: 'Rosewood' }], next_cursor: null } }
+        : undefined,
+    )
+    console = await startConsoleFixture({
+      COORDINATOR_URL: coordinator.url,
+      TOKEN_SERVICE_URL: tokenService.url,
+    })
     cookie = await console.signIn({ Link: console.signInLink().split('#')[1] })
   })
   beforeEach(() => {
     answers = []
   })
   afterAll(async () => {
-    for (const one of [console, coordinator]) await one?.[Symbol.asyncDispose]()
+    for (const one of [console, coordinator, tokenService]) await one?.[Symbol.asyncDispose]()
   })
 
   const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
@@ -113,7 +122,7 @@ describe('the actions of the console on many runs', () => {
     expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual([OPERATION, ...FAILURES])
   })
 
-  it('the objects that an action takes back are read page by page', async () => {
+  it('the objects that an action takes back are read page by page, with the names of their companies', async () => {
     const object = {
       TransactionID: 'op-1/Invoice-129',
       Realm: '42',
@@ -125,7 +134,11 @@ describe('the actions of the console on many runs', () => {
     }
     answers = [() => ({ body: { items: [object], next_cursor: 'c/1' } })]
     const response = await console.request('/api/bulk/op-1/objects?cursor=c%2F0', { cookie })
-    expect(await response.json()).toEqual({ items: [object], next_cursor: 'c/1' })
+    expect(await response.json()).toEqual({
+      items: [object],
+      next_cursor: 'c/1',
+      Companies: { 42: 'Rosewood' },
+    })
     const { pathname, searchParams } = coordinator.requests.at(-1)?.url ?? new URL('x:')
     expect([pathname, searchParams.get('cursor')]).toEqual(['/operations/op-1/objects', 'c/0'])
     expect((await console.request('/api/bulk/op-1/objects?page=2', { cookie })).status).toBe(400)

@@ -2,9 +2,11 @@ import {
   OperationDetail,
   OperationPage,
   OperationView,
+  TakenObjectPage,
 } from '@integration-host/shared/contracts/operation'
 import { Hono } from 'hono'
 import { z } from 'zod'
+import type { CompanyNames } from '../adapters/peers/company-names.ts'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
 import { bulkChanges, BulkList, BulkObjects, BulkView, StartBulk } from '../contracts/bulk.ts'
 import { ReasonBody } from '../contracts/processes.ts'
@@ -13,6 +15,7 @@ import { type GuardDeps, type Person, guardedRoutes } from './guarded-route.ts'
 
 export interface BulkRouteDeps extends GuardDeps {
   readonly coordinator: ServiceClient
+  readonly companyNames: CompanyNames
 }
 
 /** The largest body of `POST /api/bulk`: 1,000 ids of 128 characters. */
@@ -31,7 +34,7 @@ const ChangeParam = IdParam.extend({ change: z.enum(bulkChanges) })
  * The routes of actions on many runs. The coordinator first counts the runs of an action, and then executes the action.
  */
 export function bulkRoutes(deps: BulkRouteDeps): Hono {
-  const { coordinator } = deps
+  const { coordinator, companyNames } = deps
   const { act, read } = guardedRoutes(deps, 'bulk')
   const operationOf = (by: Person, id: string): Promise<OperationDetail> =>
     coordinator.send(`/operations/${encodeURIComponent(id)}`, by, OperationDetail)
@@ -101,7 +104,9 @@ export function bulkRoutes(deps: BulkRouteDeps): Hono {
         async respond({ by, param, query: { cursor } }) {
           const query = new URLSearchParams({ limit: String(OBJECTS), ...(cursor && { cursor }) })
           const path = `/operations/${encodeURIComponent(param.id)}/objects?${query.toString()}`
-          return await coordinator.send(path, by, BulkObjects)
+          const page = await coordinator.send(path, by, TakenObjectPage)
+          const names = await companyNames.of(page.items.map(({ Realm }) => Realm))
+          return { ...page, Companies: names } satisfies BulkObjects
         },
       }),
     )
