@@ -61,17 +61,22 @@ describe('the doctor command while runs are unfinished or credentials are faulte
       expect(await doctor(service)).toEqual({ code: 0, results: [] })
   })
 
-  it('doctor reports a run that has failed in the last day, with its error class and step', async () => {
+  it('doctor reports a run that has failed in the last day, with its error class or the code of the provider, and its step', async () => {
     // The run fails immediately, because its row names the last step although no earlier step has run.
     await insert('f1', { StepName: 'csv' })
     await waitForRun(system, 'f1', 0, 'Failed')
     expect(await doctor('coordinator')).toMatchObject(
       problem(
         'failed runs',
-        '1 in the last day: 1 step_before_missing at OrderProcess csv',
+        '1 in the last day: 1 × step_before_missing at OrderProcess csv',
         'transactions show f1 --process OrderProcess',
       ),
     )
+    await sql`update "Order_Header" set "ErrorClass" = 'http_400',
+      "LastError" = '6240 Duplicate Name: taken (POST x responded with 400)' where "TransactionID" = 'f1'`
+    expect((await doctor('coordinator')).results).toMatchObject([
+      { Found: '1 in the last day: 1 × 6240 Duplicate Name at OrderProcess csv' },
+    ])
     await sql`update "Order_Header" set "CompletedAt" = now() - interval '25 hours',
       "UpdatedAt" = now() - interval '25 hours' where "TransactionID" = 'f1'`
     expect(await doctor('coordinator')).toEqual({ code: 0, results: [] })
@@ -90,7 +95,7 @@ describe('the doctor command while runs are unfinished or credentials are faulte
         NextSweepAt: new Date(Date.now() + 3_600_000).toISOString(),
       })
     expect(await doctor('coordinator')).toMatchObject(
-      problem('waiting runs', '2 for a credential: 2 ACC-77', 'credentials show ACC-77'),
+      problem('waiting runs', '2 for a credential: 2 × ACC-77', 'credentials show ACC-77'),
     )
     await sql`delete from "Order_Header" where "Status" = 'Waiting'`
   })

@@ -224,6 +224,6 @@ const idOf = ({ runs }: Found): string =>
  */
 function grouped(runs: readonly Run[], textOf: (run: Run) => string): string {
   const texts = mostFrequent(runs.map(textOf))
-  const named = texts.slice(0, MAX_NAMED).map(([text, count]) => `${count} ${text}`)
+  const named = texts.slice(0, MAX_NAMED).map(([text, count]) => `${count} × ${text}`)
   return [...named, ...(texts.length > MAX_NAMED ? ['…'] : [])].join(', ')
 }
