@@ -68,6 +68,17 @@ describe('the webhooks that a transition causes', () => {
     expect(webhooksOfTransition(receivers, { ...run, Status, InDoubt })).toEqual([])
   })
 
+  it('the webhook of a run that the provider has rejected has the code and message of the provider, and no details', () => {
+    const LastError = '6240 Duplicate Name Exists Error: Ada Ltd (POST x responded with 400)'
+    const rejected = { ...run, InDoubt: false, ErrorClass: 'http_400', LastError }
+    const [webhook] = webhooksOfTransition(receivers, rejected)
+    expect(webhook?.InitialData['Data']).toMatchObject({
+      ErrorClass: 'http_400',
+      ProviderError: '6240 Duplicate Name Exists Error',
+    })
+    expect(JSON.stringify(webhook)).not.toContain('Ada')
+  })
+
   it('a run that delivers a webhook causes no webhook itself, so that a failed delivery does not cause another one', () => {
     expect(webhooksOfTransition(receivers, { ...run, Process: 'Webhook' })).toEqual([])
   })

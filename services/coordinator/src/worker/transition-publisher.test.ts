@@ -76,6 +76,14 @@ it('the event of a transition contains the error class, credential, in-doubt fla
   ])
 })
 
+it('the event of a run that the provider has rejected has the code and message of the provider, and no details', async () => {
+  const { publisher, published } = createPublisher()
+  const LastError = '6240 Duplicate Name Exists Error: Ada Ltd (POST x responded with 400)'
+  await publisher.publishStep({ ...run, Status: 'Failed', ErrorClass: 'http_400', LastError })
+  expect(published).toMatchObject([{ ProviderError: '6240 Duplicate Name Exists Error' }])
+  expect(JSON.stringify(published)).not.toContain('Ada')
+})
+
 describe('publishing the transition of a run that waits for a credential', () => {
   it('the transition of a run that waits for a credential publishes an event but no step message', async () => {
     const { publisher, published, messages } = createPublisher()
