@@ -11,6 +11,9 @@ import { type FakeConsole, startFakeConsole } from './fake-console.ts'
 import { PROCESS } from './fake-installation.ts'
 import { signInAs } from './users.ts'
 
+/** The colour `--bad` of the light theme. */
+const RED = 'rgb(179, 38, 30)'
+
 describe('the actions on a run in the console', () => {
   let at: FakeConsole
 
@@ -63,7 +66,12 @@ describe('the actions on a run in the console', () => {
       if (action === 'settle') await dialog(page).getByLabel('No, run it again').check()
       const need = action === 'settle' ? 'required' : 'optional'
       await dialog(page).getByLabel(`Reason (${need})`).fill(`because of ${action}`)
-      await dialog(page).getByRole('button', { name: verb, exact: true }).click()
+      const confirm = dialog(page).getByRole('button', { name: verb, exact: true })
+      // An action that cannot be taken back has another colour than the others.
+      const button = `document.querySelector('dialog button[type=submit]')`
+      const colour = await page.evaluate(`getComputedStyle(${button}).backgroundColor`)
+      expect(colour === RED).toBe(action === 'cancel' || action === 'undo')
+      await confirm.click()
       await dialog(page).waitFor({ state: 'detached' })
       expect(actedOn(id)).toMatchObject([
         { person: 'ada', body: { Reason: `because of ${action}` } },
