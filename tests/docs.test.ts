@@ -64,7 +64,8 @@ describe('the Markdown documents of the repository', () => {
           RegExp(`${command}(?: --entrypoint \\w+| -[\\w-]+)* (?!-)([\\w:-]+)`, 'g'),
         ))
           if (!names.includes(name)) unknown.push(`${document}: ${text}`)
-    const started = /docker compose(?: --profile \w+)? (?:up|exec|restart|stop|start|logs)((?: [\w-]+)+)/g
+    const started =
+      /docker compose(?: --profile \w+)? (?:up|exec|restart|stop|start|logs)((?: [\w-]+)+)/g
     for (const document of documents)
       for (const [text, words = ''] of (await read(document)).matchAll(started)) {
         const given = words.split(' ').filter((word) => word !== '' && !word.startsWith('-'))

@@ -2,7 +2,10 @@
 import { nameOf } from '@integration-host/shared/contracts/labels'
 import { ProblemError, statusOf } from '@integration-host/client/problem'
 import { ActionPage, type ActionView } from '@integration-host/shared/contracts/action'
-import { type CompanyPauseView, PausedCompanies } from '@integration-host/shared/contracts/company-pause'
+import {
+  type CompanyPauseView,
+  PausedCompanies,
+} from '@integration-host/shared/contracts/company-pause'
 import { type AuditEntry, AuditPage } from '@integration-host/shared/contracts/audit'
 import {
   CredentialCounts,
