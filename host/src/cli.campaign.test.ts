@@ -108,7 +108,7 @@ describe('the command `integration-host dev`', () => {
     expect(second.code).toBe(0)
     await started.waitForOutput(/Invoice sale-2 {2}Failed/)
     expect(started.output()).toMatch(
-      /Invoice sale-2 {2}customer {2}\w+ {2}400 .* {2}error 6240: Duplicate Name Exists Error: .+\n/,
+      /Invoice sale-2 {2}customer {2}\w+ {2}400 {2}\d+ ms {2}6240 Duplicate Name Exists Error: \S(?: ?\S)+\n/,
     )
     expect(await started.stop('SIGTERM')).toBe(0)
     // The companies in the data folder are connected to the sandbox. A real provider would reject their tokens.

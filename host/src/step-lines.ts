@@ -4,6 +4,7 @@ import { followEvents, openEvents } from '@integration-host/client/events'
 import { createService, dataOf } from '@integration-host/client/service'
 import { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { TransactionView } from '@integration-host/shared/contracts/transaction'
+import { providerErrorOf } from '@integration-host/shared/provider-profile/provider-fault'
 import { parseJson } from '@integration-host/shared/json'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Installation } from './story.ts'
@@ -99,6 +100,8 @@ function reasonOf(attempt: Attempt, { Items }: TransactionView): string | null {
   )
   const body = item?.ResponseBody?.trim() ?? ''
   if (attempt.Error === null || body === '') return null
+  if (providerErrorOf({ ErrorClass: attempt.Outcome, LastError: attempt.Error }) !== null)
+    return null // the error begins with the code and the message of the provider
   const text = providerErrorLines(body).join('; ') || body
   return text.length > MAX_REASON ? `${text.slice(0, MAX_REASON).toWellFormed()}…` : text
 }
