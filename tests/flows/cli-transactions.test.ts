@@ -82,8 +82,11 @@ describe('the transactions command against a coordinator', () => {
     await system.service('demo-api').stop('SIGKILL')
     await cli('queue', '67')
     await waitForRun(system, '67', 0, 'Retrying')
-    expect((await cli('list', '--status', 'retrying')).stdout).toMatch(
-      /^67 +OrderProcess +0 +Retrying +order /m,
+    // A run has the status Running during each attempt.
+    await eventually(async () =>
+      expect((await cli('list', '--status', 'retrying')).stdout).toMatch(
+        /^67 +OrderProcess +0 +Retrying +order /m,
+      ),
     )
     expect(await cli('replay', '67')).toMatchObject({
       code: 1,
