@@ -99,7 +99,10 @@ export function runQuery(text: string): RunQuery {
   return { query, wrong }
 }
 
-/** Returns the query without the order, and without the children, which add runs. The result is empty if it leaves out no run. */
+/**
+ * Returns the query without the order, and without the children, which add runs. The result is empty if it leaves out no
+ * run.
+ */
 export function filtersOf(query: URLSearchParams): URLSearchParams {
   const filters = new URLSearchParams(query)
   filters.delete('order')

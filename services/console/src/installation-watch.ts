@@ -5,6 +5,7 @@
 import { ProblemError, statusOf } from '@integration-host/client/problem'
 import { realmWaitedFor } from '@integration-host/shared/contracts/waiting-for'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import type { CompanyNames } from './adapters/peers/company-names.ts'
 import type { InstallationReader } from './adapters/peers/installation-reader.ts'
 import type { ReplicaReader } from './adapters/peers/replicas.ts'
 import type { ServiceClient } from './adapters/peers/service-client.ts'
@@ -37,6 +38,7 @@ const MAX_NAMED_RUNS = 200
 export interface InstallationWatchDeps {
   readonly coordinator: ServiceClient
   readonly reader: InstallationReader
+  readonly companyNames: CompanyNames
   /** The readers of the replicas by the name of their service, in the order of the page Health. */
   readonly replicas: ReadonlyMap<string, ReplicaReader>
   readonly frames: Frames
@@ -258,7 +260,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
       ])
       readAt.processes = Date.now()
       const waits = processes.flatMap(({ groups }) => groups ?? [])
-      companyNames = await reader.companyNames.of([
+      companyNames = await deps.companyNames.of([
         ...paused.map(({ Realm }) => Realm),
         ...waits.flatMap(({ waitingFor }) => realmWaitedFor(waitingFor) ?? []),
       ])

@@ -128,10 +128,12 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     signInLog,
   )
   const frames = createFrames(randomBytes(6).toString('hex'), () => performance.now())
+  const companyNames = createCompanyNames(tokenService, () => performance.now())
   const watch = opened.use(
     watchInstallation({
       coordinator,
       reader: createInstallationReader(coordinator, tokenService),
+      companyNames,
       replicas: new Map(
         (
           [
@@ -228,7 +230,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     checkIntegrity: createIntegrityCheck(coordinator, Date.now),
     coordinator,
     tokenService,
-    companyNames: createCompanyNames(tokenService, () => performance.now()),
+    companyNames,
     hostNames: ['console.localhost', ...(url === '' ? [] : [new URL(url).hostname])],
   })
   const server = opened.use(

@@ -1,3 +1,4 @@
+import { nameIn } from '../../src/isomorphic/company-texts.ts'
 import { keyName } from '../../src/isomorphic/key-name.ts'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
@@ -318,7 +319,7 @@ function Objects({ bulk, path }: { readonly bulk: BulkView; readonly path: strin
                     </Link>
                   </td>
                   <td className="outside except-phone">
-                    <Outside text={data.Companies[Realm] ?? Realm} />
+                    <Outside text={nameIn(data.Companies, Realm) ?? Realm} />
                   </td>
                   <td>
                     <Outside text={names[Outcome] ?? Outcome} />

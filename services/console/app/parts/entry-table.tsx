@@ -1,3 +1,4 @@
+import { nameIn } from '../../src/isomorphic/company-texts.ts'
 import type { EntryRow } from '../../src/contracts/entries.ts'
 import { entriesPage, runPage } from '../../src/isomorphic/pages.ts'
 import { full } from '../clock.ts'
@@ -84,7 +85,7 @@ export function EntryTable({ entries, companies }: EntryTableProps) {
               <EntryObject entry={entry} />
               {companies !== undefined && (
                 <div className="muted">
-                  <Outside text={companies[entry.Realm] ?? entry.Realm} />
+                  <Outside text={nameIn(companies, entry.Realm) ?? entry.Realm} />
                 </div>
               )}
             </td>

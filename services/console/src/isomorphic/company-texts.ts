@@ -18,3 +18,10 @@ const FAULT_TEXTS: ReadonlyMap<string, string> = new Map([
 
 /** Returns what the class of a fault means, if its name alone would mislead; otherwise its name. */
 export const faultText = (code: string): string => FAULT_TEXTS.get(code) ?? code
+
+/** The names of companies, by realm. A realm may be any word, also one that every object inherits, such as `constructor`. */
+export type Names = Readonly<Record<string, string>>
+
+/** Returns the name of a company; `undefined` if it has none. */
+export const nameIn = (names: Names, realm: string | null): string | undefined =>
+  realm !== null && Object.hasOwn(names, realm) ? names[realm] : undefined

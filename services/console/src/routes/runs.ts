@@ -13,6 +13,7 @@ import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { textResponse } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { z } from 'zod'
+import { nameIn, type Names } from '../isomorphic/company-texts.ts'
 import type { CompanyNames } from '../adapters/peers/company-names.ts'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
 import {
@@ -346,7 +347,6 @@ const pathOf = (process: string, id: string): string =>
 const replayQuery = (run: string | undefined): string => (run === undefined ? '' : `&replay=${run}`)
 
 type ListedRun = z.output<typeof RunPage>['items'][number]
-type Names = Readonly<Record<string, string>>
 
 /** Returns the realms of the companies whose names occur in the texts about a run. */
 const realmsOf = ({
@@ -355,9 +355,6 @@ const realmsOf = ({
 }: Pick<ListedRun, 'Realm' | 'WaitingFor'>): readonly string[] => [
   ...new Set([Realm, realmWaitedFor(WaitingFor)].filter((realm) => realm !== null)),
 ]
-
-const nameIn = (names: Names, realm: string | null): string | undefined =>
-  realm !== null && Object.hasOwn(names, realm) ? names[realm] : undefined
 
 const contextOf = (
   { Process, WaitingFor }: Pick<ListedRun, 'Process' | 'WaitingFor'>,

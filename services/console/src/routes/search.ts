@@ -6,6 +6,7 @@ import { RunResponse } from '@integration-host/shared/contracts/run'
 import { hasCode } from '@integration-host/shared/errors'
 import { Hono } from 'hono'
 import { z } from 'zod'
+import { nameIn } from '../isomorphic/company-texts.ts'
 import type { CompanyNames } from '../adapters/peers/company-names.ts'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
 import { companyPage, entriesPage, pages, runPage } from '../isomorphic/pages.ts'
@@ -89,7 +90,7 @@ export function searchRoutes(deps: SearchRouteDeps): Hono {
         : {
             Kind: 'object' as const,
             Text: `${entry.Entity} ${entry.EntityID}`,
-            Detail: `${names[entry.Realm] ?? entry.Realm} · ${entry.Process} ${entry.TransactionID}`,
+            Detail: `${nameIn(names, entry.Realm) ?? entry.Realm} · ${entry.Process} ${entry.TransactionID}`,
             Page: entriesPage({ realm: entry.Realm, entity: entry.Entity, id: entry.EntityID }),
           },
     )

@@ -106,6 +106,9 @@ describe('the entries of the page Activity', () => {
     expect(named).toMatchObject({ Target: 'ACC-42', Company: 'Rosewood' })
     expect(textOfActivity(named)).toBe('refreshed Rosewood')
     expect(withCompanyName(entry, { 43: 'Northwind' })).toBe(entry)
+    const odd = activityOfAudit({ ...audited, Name: 'ACC-constructor' })
+    if (odd === null) throw new Error('the entry is missing')
+    expect(withCompanyName(odd, {})).toBe(odd)
     expect(textOfActivity(entry)).toBe('refreshed ACC-42')
   })
 

@@ -3,6 +3,7 @@
  * for an event are only here: the pages Now and Activity, the charts, and the histories of a company and of a run use
  * these entries.
  */
+import { nameIn, type Names } from '../isomorphic/company-texts.ts'
 import { keyName } from '../isomorphic/key-name.ts'
 import type { ActionView } from '@integration-host/shared/contracts/action'
 import type { AuditEntry } from '@integration-host/shared/contracts/audit'
@@ -183,11 +184,8 @@ export const companyOf = ({ Page, Realm }: ActivityEntry): string | null =>
   Realm !== null && Page === companyPage(Realm) ? Realm : null
 
 /** Adds the name of its company to an entry about a company. `names` has the names by realm. */
-export const withCompanyName = (
-  entry: ActivityEntry,
-  names: Readonly<Record<string, string>>,
-): ActivityEntry => {
-  const name = names[companyOf(entry) ?? '']
+export const withCompanyName = (entry: ActivityEntry, names: Names): ActivityEntry => {
+  const name = nameIn(names, companyOf(entry))
   return name === undefined ? entry : { ...entry, Company: name }
 }
 

@@ -11,7 +11,7 @@ import {
 } from '@integration-host/shared/provider-profile/provider-fault'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'
-import { companyStateTexts, faultText } from '../isomorphic/company-texts.ts'
+import { companyStateTexts, faultText, nameIn } from '../isomorphic/company-texts.ts'
 import { counted } from '../isomorphic/count-text.ts'
 import { companyPage, pages, processPage } from '../isomorphic/pages.ts'
 import {
@@ -293,7 +293,7 @@ function* runs(installation: Installation): Generator<Condition> {
   const closed = runsWaitingFor(installation, 'books')
   const nameOfWait = ({ waitingFor }: RunGroup): string => {
     const realm = realmWaitedFor(waitingFor)
-    return (realm === null ? waitingFor : (companyNames[realm] ?? realm)) ?? ''
+    return (realm === null ? waitingFor : (nameIn(companyNames, realm) ?? realm)) ?? ''
   }
   const realms = new Set(closed.map(({ waitingFor }) => waitingFor))
   if (closed.length > 0)
@@ -369,7 +369,7 @@ function* pausedCompanies({
   processes: all,
 }: Installation): Generator<Condition> {
   for (const { Realm, PausedAt, PausedBy, Reason } of paused) {
-    const CompanyName = companyNames[Realm]
+    const CompanyName = nameIn(companyNames, Realm)
     const groups = (all ?? []).flatMap((process) => process.groups ?? [])
     const held = total(groups.filter(({ waitingFor }) => waitingFor === `paused:${Realm}`))
     yield condition('CompanyPaused', {

@@ -1,4 +1,5 @@
 /** What the console knows about the installation, as plain values. The pages are computed from these values. */
+import type { Names } from '../isomorphic/company-texts.ts'
 import type { CompanyPauseView } from '@integration-host/shared/contracts/company-pause'
 import type {
   CredentialCounts,
@@ -78,7 +79,7 @@ export interface Installation {
   /** The companies whose runs are paused; absent before the first successful read. */
   readonly paused?: readonly CompanyPauseView[]
   /** The names of the companies that are paused or that runs wait for, by realm, as far as they have names. */
-  readonly companyNames?: Readonly<Record<string, string>>
+  readonly companyNames?: Names
   /**
    * The time of the last read of the companies and of the processes, in epoch milliseconds, if the service has not
    * responded since; `null` while the values are current.

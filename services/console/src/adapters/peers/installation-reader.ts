@@ -16,7 +16,6 @@ import { realmOf } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
 import { isNotable } from '../../view/changes.ts'
 import type { ProcessState, RunGroup } from '../../view/installation.ts'
-import { type CompanyNames, createCompanyNames } from './company-names.ts'
 import type { ServiceClient } from './service-client.ts'
 
 const Named = CredentialView.pick({ Label: true, CompanyName: true })
@@ -70,7 +69,6 @@ export interface InstallationReader {
   }>
   readProcesses(): Promise<readonly ProcessState[]>
   readPausedCompanies(): Promise<readonly CompanyPauseView[]>
-  readonly companyNames: CompanyNames
   /** Returns the newest entries of the action log. */
   readActions(): Promise<readonly ActionView[]>
   /** Returns the newest entries of the audit log, and the names of the companies in them by realm. */
@@ -137,7 +135,6 @@ export function createInstallationReader(
   }
 
   return {
-    companyNames: createCompanyNames(tokenService, () => performance.now()),
     async readCompanies() {
       const counts = await tokenService.read('/credentials/summary', CredentialCounts)
       const isFaulted = credentialStates.some(

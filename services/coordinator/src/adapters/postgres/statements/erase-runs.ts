@@ -101,9 +101,9 @@ export async function erasableRuns(
 
 /**
  * Blanks the data of runs, their items, attempts and tags, and records this in the action log. The trigger
- * `Order_Header_erased` blanks the rest of the items, and the entries, also if an earlier release erases the runs. The first statement
- * locks the rows in the order that all statements use, so that no two statements can deadlock. The second statement
- * sees everything that was committed while the first one waited for a lock.
+ * `Order_Header_erased` blanks the rest of the items, and the entries, also if an earlier release erases the runs. The
+ * first statement locks the rows in the order that all statements use, so that no two statements can deadlock. The second
+ * statement sees everything that was committed while the first one waited for a lock.
  */
 export async function eraseRuns(
   tx: postgres.TransactionSql,
