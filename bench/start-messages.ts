@@ -11,7 +11,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { START_EXCHANGE } from '@integration-host/shared/contracts/start-message'
+import { START_EXCHANGE } from '@integration-host/shared/contracts/topology'
 import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'

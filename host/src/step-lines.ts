@@ -2,7 +2,7 @@
 import { providerErrorLines } from '@integration-host/cli/response-lines'
 import { followEvents, openEvents } from '@integration-host/client/events'
 import { createService, dataOf } from '@integration-host/client/service'
-import { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import { TransactionEvent } from '@integration-host/shared/contracts/events'
 import { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { providerErrorOf } from '@integration-host/shared/provider-profile/provider-fault'
 import { parseJson } from '@integration-host/shared/json'

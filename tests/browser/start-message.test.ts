@@ -2,7 +2,7 @@
  * Starts a run on RabbitMQ's management page in a real browser, as an operator does. `TEST_SCREENSHOT_FILE` names a file
  * for a picture of the page, such as docs/images/start-message.png.
  */
-import { startQueue } from '@integration-host/shared/contracts/start-message'
+import { startQueue } from '@integration-host/shared/contracts/topology'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { type Browser, chromium, type Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'

@@ -1,5 +1,5 @@
 /** Tests the actions on many runs in a real browser. */
-import type { OperationDetail } from '@integration-host/shared/contracts/operation'
+import type { OperationDetail } from '@integration-host/shared/contracts/operations'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'

@@ -1,6 +1,6 @@
 /** Tests in a real browser how the console shows what runs have written to the books, and takes it back. */
 import { fileURLToPath } from 'node:url'
-import type { EntryPage } from '@integration-host/shared/contracts/book-entry'
+import type { EntryPage } from '@integration-host/shared/contracts/company'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { COMPANY, connectCompany } from '../../host/src/story.ts'

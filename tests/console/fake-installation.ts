@@ -8,16 +8,18 @@ import {
 } from '@integration-host/shared/provider-profile/provider-fault'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { text } from 'node:stream/consumers'
-import type { ActionView } from '@integration-host/shared/contracts/action'
+import type {
+  ActionView,
+  DeadLetterView,
+  OperationDetail,
+} from '@integration-host/shared/contracts/operations'
 import type { AuditEntry } from '@integration-host/shared/contracts/audit'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
-import type { DeadLetterView } from '@integration-host/shared/contracts/dead-letter'
 import type { MetricsSummary } from '@integration-host/shared/contracts/metrics-summary'
-import type { OperationDetail } from '@integration-host/shared/contracts/operation'
 import type { RunDetailResponse, RunResponse } from '@integration-host/shared/contracts/run'
 import type { RealmCalls } from '@integration-host/shared/contracts/realm-activity'
 import type { ScheduleView } from '@integration-host/shared/contracts/schedule'
-import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import type { TransactionEvent } from '@integration-host/shared/contracts/events'
 import type { AttemptView, HeaderStatus } from '@integration-host/shared/contracts/transaction'
 import type { HealthReport } from '@integration-host/shared/observability/health'
 import { startHttpServer } from '../support/fakes/http-server.ts'

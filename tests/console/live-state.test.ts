@@ -2,7 +2,7 @@
  * Tests that the pages show the state of the coordinator after many quick changes, lost connections and restarts, and
  * if the clock of the browser is wrong.
  */
-import type { OperationDetail } from '@integration-host/shared/contracts/operation'
+import type { OperationDetail } from '@integration-host/shared/contracts/operations'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
 import type { Page } from 'playwright-core'

@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { GrantResult } from '@integration-host/shared/contracts/grants'
+import type { GrantResult } from '@integration-host/shared/contracts/custody'
 import { startProcess } from '@integration-host/shared/test-support/start-process'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { foreignGrant } from '../support/clients/foreign-program.ts'

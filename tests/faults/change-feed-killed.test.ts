@@ -1,5 +1,5 @@
 /** Kills the coordinator at every await of a sweep of the change feed. */
-import type { ChangesView } from '@integration-host/shared/contracts/changes'
+import type { ChangesView } from '@integration-host/shared/contracts/company'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openDatabase } from '../support/faults/database-assertions.ts'

@@ -3,7 +3,7 @@
  * voids and deletes some of the objects. At the end each object has one entry of its creation, each change was found and
  * reported once, and nothing else was reported. Then everything is taken back.
  */
-import type { OperationView, TakenObjectPage } from '@integration-host/shared/contracts/operation'
+import type { OperationView, TakenObjectPage } from '@integration-host/shared/contracts/operations'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'

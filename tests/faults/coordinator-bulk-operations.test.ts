@@ -4,7 +4,7 @@
  */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import type { StartedProcess } from '@integration-host/shared/test-support/start-process'
-import type { OperationDetail } from '@integration-host/shared/contracts/operation'
+import type { OperationDetail } from '@integration-host/shared/contracts/operations'
 import { describe, expect, it } from 'vitest'
 import {
   orders,

@@ -2,7 +2,7 @@ import {
   CREDENTIALS_EXCHANGE,
   type CredentialEvent,
   credentialRoutingKey,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { connect } from 'amqplib'
 import { describe, expect, it } from 'vitest'

@@ -1,4 +1,4 @@
-import { STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
+import { STEPS_EXCHANGE } from '@integration-host/shared/contracts/topology'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { connect } from 'amqplib'
 import { describe, expect, it } from 'vitest'

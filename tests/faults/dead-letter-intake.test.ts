@@ -3,7 +3,7 @@
  * RabbitMQ 4, the broker deletes a message of `dead.<Process>` that it has delivered more often than the delivery limit
  * permits.
  */
-import { DEAD_EXCHANGE, deadQueue } from '@integration-host/shared/contracts/step-message'
+import { DEAD_EXCHANGE, deadQueue } from '@integration-host/shared/contracts/topology'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { startRelay } from '@integration-host/shared/test-support/relay'
 import { connect } from 'amqplib'

@@ -2,7 +2,7 @@
  * Kills coordinators, RabbitMQ and PostgreSQL while messages of the queue `start.<Process>` become runs. Each confirmed
  * message must become exactly one run.
  */
-import { START_EXCHANGE, startQueue } from '@integration-host/shared/contracts/start-message'
+import { START_EXCHANGE, startQueue } from '@integration-host/shared/contracts/topology'
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { type ChannelModel, connect } from 'amqplib'
 import { setTimeout as delay } from 'node:timers/promises'

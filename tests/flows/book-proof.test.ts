@@ -1,7 +1,6 @@
 /** Tests that what a person changes in the books, which a run has written, is found, reported and shown. */
 import { fileURLToPath } from 'node:url'
-import type { BooksView } from '@integration-host/shared/contracts/books'
-import type { EntryPage } from '@integration-host/shared/contracts/book-entry'
+import type { BooksView, EntryPage } from '@integration-host/shared/contracts/company'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { postJson } from '@integration-host/shared/test-support/post-json'
 import { afterAll, beforeAll, expect, it } from 'vitest'

@@ -1,6 +1,6 @@
 /** Tests that the change feed starts the runs of changes whose webhooks were lost. */
 import { fileURLToPath } from 'node:url'
-import type { ChangesView } from '@integration-host/shared/contracts/changes'
+import type { ChangesView } from '@integration-host/shared/contracts/company'
 import { onQueue } from '@integration-host/shared/contracts/provider-event'
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { connect } from 'amqplib'

@@ -1,7 +1,7 @@
 import {
   CREDENTIALS_EXCHANGE,
   CredentialEvent,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { connect } from 'amqplib'
 import { Redis } from 'ioredis'

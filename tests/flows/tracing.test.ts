@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { START_EXCHANGE } from '@integration-host/shared/contracts/start-message'
+import { START_EXCHANGE } from '@integration-host/shared/contracts/topology'
 import { connect } from 'amqplib'
 import postgres from 'postgres'
 import { eventually } from '@integration-host/shared/test-support/eventually'

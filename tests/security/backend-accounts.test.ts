@@ -3,10 +3,14 @@
  * Each service must be able to do all of its work, and must not be able to access what belongs to another service.
  */
 import { randomBytes } from 'node:crypto'
-import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
+import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential'
 import { PROVIDER_EXCHANGE } from '@integration-host/shared/contracts/provider-event'
-import { START_EXCHANGE, startQueue } from '@integration-host/shared/contracts/start-message'
-import { DEAD_EXCHANGE, STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
+import {
+  START_EXCHANGE,
+  startQueue,
+  DEAD_EXCHANGE,
+  STEPS_EXCHANGE,
+} from '@integration-host/shared/contracts/topology'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type Channel, connect } from 'amqplib'

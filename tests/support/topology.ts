@@ -5,19 +5,20 @@ import {
   processTopology,
   startTopology,
   webhooksTopology,
+  signalKey,
 } from '@integration-host/shared/contracts/topology'
 import {
   changesQueue,
   onQueue,
   PROVIDER_EXCHANGE,
+  entriesQueue,
 } from '@integration-host/shared/contracts/provider-event'
 import {
   COORDINATORS_EXCHANGE,
   TRANSACTIONS_EXCHANGE,
-} from '@integration-host/shared/contracts/transaction-event'
-import { WEBHOOK_PROCESS, WEBHOOK_STEP } from '@integration-host/shared/contracts/webhook'
-import { entriesQueue } from '@integration-host/shared/contracts/entry-event'
-import { signalKey } from '@integration-host/shared/contracts/start-message'
+  WEBHOOK_PROCESS,
+  WEBHOOK_STEP,
+} from '@integration-host/shared/contracts/events'
 import { connect } from 'amqplib'
 
 const topologies = [

@@ -3,7 +3,7 @@ import {
   stepQueue,
   stepRoutingKey,
   STEPS_EXCHANGE,
-} from '@integration-host/shared/contracts/step-message'
+} from '@integration-host/shared/contracts/topology'
 import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
 import { openRunTables } from '../run-tables.ts'
 import { openStepBus } from '../step-bus.ts'

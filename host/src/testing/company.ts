@@ -6,7 +6,7 @@ import {
   credentialMessageId,
   CREDENTIALS_EXCHANGE,
   credentialRoutingKey,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import { credentialName, Realm, realmOf } from '@integration-host/shared/contracts/realm'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import type { Logger } from '@integration-host/shared/observability/logger'

@@ -16,7 +16,7 @@ import { readTokenResponse } from '@integration-host/token-service/token-respons
 import type {
   CredentialEvent,
   CredentialEventKind,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { parseJsonObject } from '@integration-host/shared/json'

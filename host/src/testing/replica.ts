@@ -9,7 +9,7 @@ import type { HttpCall } from '@integration-host/coordinator/http-call'
 import type { ProcessDefinition } from '@integration-host/coordinator/process'
 import { startCoordinator } from '@integration-host/coordinator/service'
 import type { TransactionSource } from '@integration-host/coordinator/transaction-source'
-import { StepMessage } from '@integration-host/shared/contracts/step-message'
+import { StepMessage } from '@integration-host/shared/contracts/topology'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { parseMessageAs } from '@integration-host/shared/json'
 import type {

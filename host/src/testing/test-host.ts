@@ -3,7 +3,8 @@ import type {
   OperationView,
   TakenObject,
   TakenObjectPage,
-} from '@integration-host/shared/contracts/operation'
+  DeadLetterPage,
+} from '@integration-host/shared/contracts/operations'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -18,7 +19,6 @@ import {
   debounceKeyOf,
   routingKeysOf,
 } from '@integration-host/coordinator/change-trigger'
-import type { DeadLetterPage } from '@integration-host/shared/contracts/dead-letter'
 import {
   PROVIDER_EXCHANGE,
   type ProviderEvent,

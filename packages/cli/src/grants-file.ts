@@ -7,7 +7,7 @@ import {
   isGrantLine,
   MAX_GRANT_LINE_BYTES,
   parseGrantLine,
-} from '@integration-host/shared/contracts/grants'
+} from '@integration-host/shared/contracts/custody'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { trimmedJson } from '@integration-host/shared/json'
 

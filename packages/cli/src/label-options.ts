@@ -1,4 +1,4 @@
-import { Label, Tags } from '@integration-host/shared/contracts/labels'
+import { Label, Tags } from '@integration-host/shared/contracts/text'
 import { pairOf, validOption } from './command.ts'
 
 /** The options `--label` and `--tag` of a command. */

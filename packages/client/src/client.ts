@@ -8,8 +8,8 @@ import type {
   EntryPage,
   EntryState,
   EntryView,
-} from '@integration-host/shared/contracts/book-entry'
-import type { CompanyPauseView } from '@integration-host/shared/contracts/company-pause'
+  CompanyPauseView,
+} from '@integration-host/shared/contracts/company'
 import { type CompanyClient, createCompanyClient } from './company.ts'
 import {
   type ActOptions,

@@ -1,7 +1,10 @@
 /** The problems that the client reports: the problems of the services, and the problems of the client itself. */
-import type { Problem as ProblemDocument } from '@integration-host/shared/contracts/problem'
+import type {
+  Problem as ProblemDocument,
+  ErrorCode,
+  errorCodes,
+} from '@integration-host/shared/errors'
 import type { RunDetailResponse, SignalResponse } from '@integration-host/shared/contracts/run'
-import type { ErrorCode, errorCodes } from '@integration-host/shared/errors'
 import { parseJson } from '@integration-host/shared/json'
 
 /** A run with its items and newest attempts. */

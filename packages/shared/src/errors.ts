@@ -1,3 +1,5 @@
+import { z } from 'zod'
+
 /**
  * The errors that callers can act on. The code of an error is part of the contract; its title and message may change.
  * `remedy` says what helps: `retry` (repeat the same call later), `reauthorize` (authorize the company again) or `none`
@@ -211,3 +213,16 @@ export const quotaExceeded = (what: string, limit: number): IntegrationError =>
 /** Returns whether `error` is an {@link IntegrationError} with this code. */
 export const hasCode = (error: unknown, code: ErrorCode): error is IntegrationError =>
   error instanceof IntegrationError && error.code === code
+
+/** Problem details (RFC 9457) with a stable `code`. Further members depend on the code (docs/errors.md). */
+export const Problem = z
+  .object({
+    type: z.string(),
+    title: z.string(),
+    status: z.int(),
+    code: z.string(),
+    detail: z.string().optional(),
+    instance: z.string().optional(),
+  })
+  .loose()
+export type Problem = z.output<typeof Problem>

@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type WebhookType, webhookTypes } from '../src/contracts/webhook.ts'
+import { type WebhookType, webhookTypes } from '../src/contracts/events.ts'
 
 export interface ReceivedWebhook {
   readonly id: string

@@ -7,7 +7,7 @@ import {
   type CredentialEventKind,
   credentialRoutingKey,
   CREDENTIALS_EXCHANGE,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createHealth } from '@integration-host/shared/observability/health'

@@ -3,7 +3,7 @@
  * read what this module has in memory, so they cause no requests to the services.
  */
 import { ProblemError, statusOf } from '@integration-host/client/problem'
-import { realmWaitedFor } from '@integration-host/shared/contracts/waiting-for'
+import { realmWaitedFor } from '@integration-host/shared/contracts/run'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { CompanyNames } from './adapters/peers/company-names.ts'
 import type { InstallationReader } from './adapters/peers/installation-reader.ts'

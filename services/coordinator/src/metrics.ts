@@ -1,4 +1,4 @@
-import { readWaitingFor } from '@integration-host/shared/contracts/waiting-for'
+import { readWaitingFor } from '@integration-host/shared/contracts/run'
 import type { ServiceSummary } from '@integration-host/shared/contracts/metrics-summary'
 import { headerStatuses } from '@integration-host/shared/contracts/transaction'
 import type { Metrics } from '@integration-host/shared/observability/metrics'

@@ -4,8 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import {
   CREDENTIALS_EXCHANGE,
   type CredentialEvent,
-} from '@integration-host/shared/contracts/credential-event'
-import { stepRoutingKey, STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
+} from '@integration-host/shared/contracts/credential'
+import { stepRoutingKey, STEPS_EXCHANGE } from '@integration-host/shared/contracts/topology'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'

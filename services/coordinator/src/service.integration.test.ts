@@ -1,13 +1,13 @@
 import {
   CREDENTIALS_EXCHANGE,
   credentialRoutingKey,
-} from '@integration-host/shared/contracts/credential-event'
-import { STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
+} from '@integration-host/shared/contracts/credential'
+import { STEPS_EXCHANGE } from '@integration-host/shared/contracts/topology'
 import {
   COORDINATORS_EXCHANGE,
   type TransactionEvent,
   TRANSACTIONS_EXCHANGE,
-} from '@integration-host/shared/contracts/transaction-event'
+} from '@integration-host/shared/contracts/events'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { startRelay } from '@integration-host/shared/test-support/relay'
 import { postJson } from '@integration-host/shared/test-support/post-json'

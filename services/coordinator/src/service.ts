@@ -1,5 +1,9 @@
 import { hostname } from 'node:os'
-import { entriesQueue } from '@integration-host/shared/contracts/entry-event'
+import {
+  entriesQueue,
+  changesQueue,
+  onQueue,
+} from '@integration-host/shared/contracts/provider-event'
 import { openAccessKeys } from '@integration-host/shared/access/key-file'
 import {
   chooseProxy,
@@ -8,8 +12,7 @@ import {
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import { systemClock } from '@integration-host/shared/process/clock'
 import { type RunningService, StartupError } from '@integration-host/shared/process/lifecycle'
-import { changesQueue, onQueue } from '@integration-host/shared/contracts/provider-event'
-import { changesTopology } from '@integration-host/shared/contracts/topology'
+import { changesTopology, signalKey } from '@integration-host/shared/contracts/topology'
 import {
   createEntryEventPublisher,
   createEventPublisher,
@@ -24,7 +27,6 @@ import { openReceivers } from './adapters/files/webhooks-file.ts'
 import { createHttpCaller } from './adapters/http/http-call.ts'
 import { createProbe } from './adapters/http/probe.ts'
 import { createDeadLetterQueue } from './worker/dead-letter-queue.ts'
-import { signalKey } from '@integration-host/shared/contracts/start-message'
 import { createStartQueue } from './start/start-queue.ts'
 import { createConnectedCompanies } from './adapters/token-service/connected-companies.ts'
 import { countWaitingMessages } from './adapters/message-bus/waiting-messages.ts'

@@ -2,8 +2,7 @@
  * Creates and connects the parts that start runs without a request to the HTTP API: schedules, messages, the provider's
  * events, and the change feed.
  */
-import { entriesQueue } from '@integration-host/shared/contracts/entry-event'
-import { changesQueue } from '@integration-host/shared/contracts/provider-event'
+import { entriesQueue, changesQueue } from '@integration-host/shared/contracts/provider-event'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { hasCode } from '@integration-host/shared/errors'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
@@ -39,7 +38,7 @@ import {
   type ScheduleOperations,
 } from './schedule/schedule-operations.ts'
 import { startScheduler } from './schedule/scheduler.ts'
-import { signalKey } from '@integration-host/shared/contracts/start-message'
+import { signalKey } from '@integration-host/shared/contracts/topology'
 import { startSignalIntake } from './signal/signal-intake.ts'
 import { startStartIntake } from './start/start-intake.ts'
 import type { Periodic } from './worker/polling.ts'

@@ -4,13 +4,13 @@ import {
   CredentialEvent,
   credentialEventKind,
   type CredentialEventKind,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import { WEBHOOKS_QUEUE, webhooksTopology } from '@integration-host/shared/contracts/topology'
 import { parseMessageAs } from '@integration-host/shared/json'
 import type { Consumer, MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
-import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 import type { OpenedReceivers } from './adapters/files/webhooks-file.ts'
 import { createWebhookPost, type WebhookPostOptions } from './adapters/http/webhook-post.ts'
 import type { ProcessDefinition } from './step/definition.ts'

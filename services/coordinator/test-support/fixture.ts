@@ -10,16 +10,19 @@ import {
   processTopology,
   startTopology,
   webhooksTopology,
+  signalKey,
 } from '@integration-host/shared/contracts/topology'
-import { entriesQueue } from '@integration-host/shared/contracts/entry-event'
-import { changesQueue, onQueue } from '@integration-host/shared/contracts/provider-event'
+import {
+  entriesQueue,
+  changesQueue,
+  onQueue,
+} from '@integration-host/shared/contracts/provider-event'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
-import { signalKey } from '@integration-host/shared/contracts/start-message'
 import { readEvents } from '@integration-host/shared/http/event-stream'
 import {
   COORDINATORS_EXCHANGE,
   TRANSACTIONS_EXCHANGE,
-} from '@integration-host/shared/contracts/transaction-event'
+} from '@integration-host/shared/contracts/events'
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import { createLogger, type Logger } from '@integration-host/shared/observability/logger'

@@ -1,4 +1,4 @@
-import { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import { TransactionEvent } from '@integration-host/shared/contracts/events'
 
 /** Returns the event of a run that is at its first step, with the given members. */
 export const transactionEvent = (

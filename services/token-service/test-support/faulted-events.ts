@@ -1,7 +1,7 @@
 import {
   CredentialEvent,
   CREDENTIALS_EXCHANGE,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 
 export interface FaultedEvent {

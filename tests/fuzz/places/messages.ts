@@ -2,11 +2,16 @@ import { setTimeout as delay } from 'node:timers/promises'
 import {
   CREDENTIALS_EXCHANGE,
   credentialRoutingKey,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import { onQueue, PROVIDER_EXCHANGE } from '@integration-host/shared/contracts/provider-event'
-import { START_EXCHANGE, startQueue } from '@integration-host/shared/contracts/start-message'
-import { stepQueue, STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
-import { CREDENTIALS_QUEUE, ERASURES_QUEUE } from '@integration-host/shared/contracts/topology'
+import {
+  START_EXCHANGE,
+  startQueue,
+  stepQueue,
+  STEPS_EXCHANGE,
+  CREDENTIALS_QUEUE,
+  ERASURES_QUEUE,
+} from '@integration-host/shared/contracts/topology'
 import { connect } from 'amqplib'
 import { backend, type System } from '../../support/system.ts'
 import type { Place } from '../doubling.ts'

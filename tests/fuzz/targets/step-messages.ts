@@ -1,4 +1,4 @@
-import { STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
+import { STEPS_EXCHANGE } from '@integration-host/shared/contracts/topology'
 import { connect } from 'amqplib'
 import { queueOrder } from '../../support/faults/coordinators.ts'
 import { openDatabase } from '../../support/faults/database-assertions.ts'

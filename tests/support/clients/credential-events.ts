@@ -1,4 +1,4 @@
-import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
+import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import type { ChannelModel } from 'amqplib'
 import { expect } from 'vitest'

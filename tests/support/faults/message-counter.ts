@@ -1,4 +1,4 @@
-import { stepRoutingKey, STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
+import { stepRoutingKey, STEPS_EXCHANGE } from '@integration-host/shared/contracts/topology'
 import { connect } from 'amqplib'
 import { backend, type System } from '../system.ts'
 import { STEPS } from './step-queues.ts'

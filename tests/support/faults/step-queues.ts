@@ -3,7 +3,7 @@ import {
   delayName,
   delays,
   stepQueue,
-} from '@integration-host/shared/contracts/step-message'
+} from '@integration-host/shared/contracts/topology'
 import { connect, type Channel } from 'amqplib'
 import { backend, type System } from '../system.ts'
 

@@ -1,5 +1,5 @@
 import { keyName } from '@integration-host/shared/access/key-name'
-import { ActionPage, type ActionView } from '@integration-host/shared/contracts/action'
+import { ActionPage, type ActionView } from '@integration-host/shared/contracts/operations'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { limitOf, pagesOf, printPages } from '../paging.ts'

@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { GrantReport, GrantResult } from '@integration-host/shared/contracts/grants'
+import type { GrantReport, GrantResult } from '@integration-host/shared/contracts/custody'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
   type FakeResponse,

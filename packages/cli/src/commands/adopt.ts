@@ -5,7 +5,7 @@ import {
   grantOutcomes,
   GrantReport,
   type GrantResult,
-} from '@integration-host/shared/contracts/grants'
+} from '@integration-host/shared/contracts/custody'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { z } from 'zod'
 import { type Command, expectNone, parse } from '../command.ts'

@@ -1,5 +1,5 @@
 /** The command `books check`: whether the books of a company are ready to be closed for a period. */
-import { BooksView } from '@integration-host/shared/contracts/books'
+import { BooksView } from '@integration-host/shared/contracts/company'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { type Command, expectNone, parse } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'

@@ -1,5 +1,5 @@
 /** The command `changes`: how far the change feed of a company was read. */
-import { ChangesView } from '@integration-host/shared/contracts/changes'
+import { ChangesView } from '@integration-host/shared/contracts/company'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { type Command, expectNone, parse } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'

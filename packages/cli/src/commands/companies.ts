@@ -1,6 +1,6 @@
 /** The commands on companies: list the paused ones, pause and resume. */
 import { keyName } from '@integration-host/shared/access/key-name'
-import { CompanyPauseView, PausedCompanies } from '@integration-host/shared/contracts/company-pause'
+import { CompanyPauseView, PausedCompanies } from '@integration-host/shared/contracts/company'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { expectNone } from '../command.ts'
 import { UsageError } from '../exit-code.ts'

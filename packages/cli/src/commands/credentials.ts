@@ -1,4 +1,4 @@
-import { nameOf } from '@integration-host/shared/contracts/labels'
+import { nameOf } from '@integration-host/shared/contracts/text'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'

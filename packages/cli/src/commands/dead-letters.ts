@@ -3,7 +3,7 @@ import {
   DeadLetterPage,
   DeadLetterView,
   DeletedDeadLetters,
-} from '@integration-host/shared/contracts/dead-letter'
+} from '@integration-host/shared/contracts/operations'
 import { z } from 'zod'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'

@@ -6,7 +6,7 @@ import {
 import type { KeyEntry } from '@integration-host/shared/access/key-list'
 import { type KeyTerms, newKey } from '@integration-host/shared/access/new-key'
 import { SCOPES } from '@integration-host/shared/access/scope'
-import { OpenLinks, OpenOperations } from '@integration-host/shared/contracts/open-work'
+import { OpenLinks, OpenOperations } from '@integration-host/shared/contracts/operations'
 import { FileLocked } from '@integration-host/shared/files/folder-lock'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { type Command, expectNone, parse } from '../command.ts'

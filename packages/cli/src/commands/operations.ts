@@ -7,7 +7,7 @@ import {
   OperationView,
   StartOperation,
   type TakenObject,
-} from '@integration-host/shared/contracts/operation'
+} from '@integration-host/shared/contracts/operations'
 import { type Command, expectNone, invalidOption, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { labelled } from '../fault-lines.ts'

@@ -3,7 +3,7 @@ import {
   type OperationView,
   type TakenObject,
   TakenObjectPage,
-} from '@integration-host/shared/contracts/operation'
+} from '@integration-host/shared/contracts/operations'
 import { pagesOf } from '../paging.ts'
 import type { ServiceApi } from '../service-api.ts'
 import { createTable } from '../terminal.ts'

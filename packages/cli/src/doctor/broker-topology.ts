@@ -8,11 +8,14 @@ import {
   processTopology,
   startTopology,
   webhooksTopology,
+  signalKey,
 } from '@integration-host/shared/contracts/topology'
-import { changesQueue, onQueue } from '@integration-host/shared/contracts/provider-event'
-import { entriesQueue } from '@integration-host/shared/contracts/entry-event'
-import { signalKey } from '@integration-host/shared/contracts/start-message'
-import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
+import {
+  changesQueue,
+  onQueue,
+  entriesQueue,
+} from '@integration-host/shared/contracts/provider-event'
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 import { queueArguments } from '@integration-host/shared/messaging/rabbitmq/queue-arguments'
 import { z } from 'zod'
 

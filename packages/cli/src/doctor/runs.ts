@@ -1,5 +1,5 @@
 /** Reports the runs that an operator must act on: failed, waiting for a credential, or in doubt. */
-import { readWaitingFor } from '@integration-host/shared/contracts/waiting-for'
+import { readWaitingFor } from '@integration-host/shared/contracts/run'
 import { remedyFor } from '@integration-host/shared/conditions'
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { type HeaderStatus, HeaderView } from '@integration-host/shared/contracts/transaction'

@@ -1,7 +1,6 @@
 /** What a person is shown who decides about an event, and what this person can choose. */
 import { z } from 'zod'
-import { Reason } from './reason.ts'
-import { hasOnlyVisible, isVisibleName } from './visible-name.ts'
+import { Reason, hasOnlyVisible, isVisibleName } from './text.ts'
 
 const Fact = z.union([z.string(), z.number(), z.boolean(), z.null()])
 

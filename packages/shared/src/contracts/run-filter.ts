@@ -1,9 +1,15 @@
 import { z } from 'zod'
-import { DefinitionVersion } from './definition-version.ts'
-import { isTag } from './labels.ts'
-import { Priority } from './priority.ts'
+import { isTag } from './text.ts'
+import { Priority, headerStatuses } from './transaction.ts'
 import { Realm } from './realm.ts'
-import { headerStatuses } from './transaction.ts'
+
+/** The version of a process definition, as it is stored with a run. */
+export const DefinitionVersion = z
+  .string()
+  .regex(
+    /^[A-Za-z0-9][A-Za-z0-9._+-]{0,31}$/,
+    'must have at most 32 letters, digits, ., _, + and -, and begin with a letter or digit',
+  )
 
 /** The maximum number of values of one member of a filter. */
 const MAX_VALUES = 20

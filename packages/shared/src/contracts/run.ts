@@ -1,8 +1,15 @@
 /** The runs as the API of the coordinator shows them, and the request bodies of the actions on a run. */
 import { z } from 'zod'
-import { Priority } from './priority.ts'
-import { Reason } from './reason.ts'
-import { AnyJson, AttemptView, HeaderView, ItemView, TransactionID } from './transaction.ts'
+import {
+  Priority,
+  AnyJson,
+  AttemptView,
+  HeaderView,
+  ItemView,
+  TransactionID,
+} from './transaction.ts'
+import { Reason } from './text.ts'
+import { CredentialName, realmOf } from './realm.ts'
 
 /** The parent of a child: the run that has started it, and the place of its process. */
 const ParentView = HeaderView.pick({ Process: true, TransactionID: true, ReplayID: true })
@@ -165,3 +172,36 @@ export const SignalResponse = HeaderView.pick({
   })
   .meta({ ref: 'Signal' })
 export type SignalResponse = z.output<typeof SignalResponse>
+
+/** What the member `WaitingFor` of a run says. */
+
+/** What a run waits for, and its name: a credential, a slot (`concurrency`), or a place such as `event:<name>`. */
+export interface Waiting {
+  readonly kind: string
+  readonly name: string
+}
+
+/**
+ * Returns what a run waits for; `null` if it waits for nothing that is named. A later release may add kinds with a colon,
+ * which are returned as they are, so only a name without a colon is that of a credential.
+ */
+export function readWaitingFor(waitingFor: string | null): Waiting | null {
+  if (waitingFor === null) return null
+  if (waitingFor === 'concurrency') return { kind: 'concurrency', name: '' }
+  const colon = waitingFor.indexOf(':')
+  return colon === -1
+    ? { kind: 'credential', name: waitingFor }
+    : { kind: waitingFor.slice(0, colon), name: waitingFor.slice(colon + 1) }
+}
+
+/**
+ * Returns the realm of the company that a run waits for: for its credential, its books or its resume; `null` if the run
+ * does not wait for a company.
+ */
+export function realmWaitedFor(waitingFor: string | null): string | null {
+  const waiting = readWaitingFor(waitingFor)
+  if (waiting?.kind === 'books' || waiting?.kind === 'paused') return waiting.name
+  return waiting?.kind === 'credential' && CredentialName.safeParse(waiting.name).success
+    ? realmOf(waiting.name)
+    : null
+}

@@ -1,6 +1,6 @@
 import type { Hono } from 'hono'
 import { describeRoute, generateSpecs, resolver } from 'hono-openapi'
-import { Problem } from '../contracts/problem.ts'
+import { Problem } from '../errors.ts'
 import { publicPath } from './fixed-path.ts'
 import { createReferencePage, SCRIPT_PATH } from './reference-page.ts'
 

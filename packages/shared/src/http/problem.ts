@@ -1,8 +1,7 @@
 import type { Context, Hono, NotFoundHandler } from 'hono'
 import { HTTPException } from 'hono/http-exception'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
-import type { Problem } from '../contracts/problem.ts'
-import { type ErrorCode, errorCodes, IntegrationError } from '../errors.ts'
+import { type Problem, type ErrorCode, errorCodes, IntegrationError } from '../errors.ts'
 
 /**
  * Returns the problem document (RFC 9457) of an error. For an unexpected error, the document has the code

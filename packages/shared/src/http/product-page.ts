@@ -3,7 +3,7 @@
  */
 import { html } from 'hono/html'
 import { z } from 'zod'
-import { isVisibleName } from '../contracts/visible-name.ts'
+import { isVisibleName } from '../contracts/text.ts'
 import { exactUrl } from '../process/config.ts'
 import { smallPage } from './small-page.ts'
 

@@ -1,5 +1,6 @@
-import { type EntryEvent, entryRoutingKey } from '../contracts/entry-event.ts'
 import {
+  type EntryEvent,
+  entryRoutingKey,
   PROVIDER_EXCHANGE,
   type ProviderEvent,
   providerRoutingKey,

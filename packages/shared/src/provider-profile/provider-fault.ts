@@ -5,7 +5,7 @@
  * colon. So {@link providerErrorOf} finds them in a stored error text, and equal reasons can be counted. They are texts
  * from outside.
  */
-import { visibleText } from '../contracts/visible-name.ts'
+import { visibleText } from '../contracts/text.ts'
 
 export interface ProviderError {
   /** The provider's own error code, such as `5020`; empty if the body contains no code. */

@@ -3,8 +3,8 @@ import {
   OperationDetail,
   OperationView,
   TakenObjectPage,
-} from '@integration-host/shared/contracts/operation'
-import { Reason } from '@integration-host/shared/contracts/reason'
+} from '@integration-host/shared/contracts/operations'
+import { Reason } from '@integration-host/shared/contracts/text'
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'

@@ -4,9 +4,8 @@ import {
   credentialStates,
   CredentialView,
 } from '@integration-host/shared/contracts/credential'
-import { Label } from '@integration-host/shared/contracts/labels'
+import { Label, Reason } from '@integration-host/shared/contracts/text'
 import { Realm } from '@integration-host/shared/contracts/realm'
-import { Reason } from '@integration-host/shared/contracts/reason'
 import { z } from 'zod'
 import { ActivityEntry } from './activity.ts'
 

@@ -1,5 +1,5 @@
 /** The page Entries: what runs have written to the books of companies. */
-import { EntryFilter, EntryView } from '@integration-host/shared/contracts/book-entry'
+import { EntryFilter, EntryView } from '@integration-host/shared/contracts/company'
 import { z } from 'zod'
 
 /** An entry without the hashes of its fields, which no page shows. */

@@ -1,6 +1,6 @@
 /** The pages of the processes, their schedules and their dead letters. */
-import { DeadLetterPage } from '@integration-host/shared/contracts/dead-letter'
-import { Reason } from '@integration-host/shared/contracts/reason'
+import { DeadLetterPage } from '@integration-host/shared/contracts/operations'
+import { Reason } from '@integration-host/shared/contracts/text'
 import { ScheduleView } from '@integration-host/shared/contracts/schedule'
 import { z } from 'zod'
 

@@ -1,7 +1,6 @@
 /** Requests that queue a transaction. */
-import { Tags } from '@integration-host/shared/contracts/labels'
+import { Tags, Reason } from '@integration-host/shared/contracts/text'
 import { Realm } from '@integration-host/shared/contracts/realm'
-import { Reason } from '@integration-host/shared/contracts/reason'
 import { parseJson } from '@integration-host/shared/json'
 import {
   HeaderStatusText,

@@ -1,5 +1,5 @@
 /** The pages of the runs: the list, one run, and the actions on a run. */
-import { Reason } from '@integration-host/shared/contracts/reason'
+import { Reason } from '@integration-host/shared/contracts/text'
 import { RunDetailResponse, RunResponse } from '@integration-host/shared/contracts/run'
 import { AttemptView, ItemView, StepReport } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'

@@ -1,4 +1,4 @@
-import { ActionPage } from '@integration-host/shared/contracts/action'
+import { ActionPage } from '@integration-host/shared/contracts/operations'
 import { AuditPage } from '@integration-host/shared/contracts/audit'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { Hono } from 'hono'

@@ -3,7 +3,7 @@ import {
   OperationPage,
   OperationView,
   TakenObjectPage,
-} from '@integration-host/shared/contracts/operation'
+} from '@integration-host/shared/contracts/operations'
 import { Hono } from 'hono'
 import { z } from 'zod'
 import type { CompanyNames } from '../adapters/peers/company-names.ts'

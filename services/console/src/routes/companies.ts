@@ -1,6 +1,6 @@
 import { keyName } from '../isomorphic/key-name.ts'
-import { nameOf } from '@integration-host/shared/contracts/labels'
-import { CompanyPauseView, PausedCompanies } from '@integration-host/shared/contracts/company-pause'
+import { nameOf } from '@integration-host/shared/contracts/text'
+import { CompanyPauseView, PausedCompanies } from '@integration-host/shared/contracts/company'
 import { AuditPage } from '@integration-host/shared/contracts/audit'
 import { CredentialCounts, CredentialView } from '@integration-host/shared/contracts/credential'
 import { credentialName, Realm, realmOf } from '@integration-host/shared/contracts/realm'

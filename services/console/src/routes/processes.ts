@@ -1,4 +1,4 @@
-import { DeadLetterPage, DeletedDeadLetters } from '@integration-host/shared/contracts/dead-letter'
+import { DeadLetterPage, DeletedDeadLetters } from '@integration-host/shared/contracts/operations'
 import { RunResponse } from '@integration-host/shared/contracts/run'
 import {
   ScheduleList,

@@ -1,13 +1,13 @@
-import { ActionPage } from '@integration-host/shared/contracts/action'
+import { ActionPage } from '@integration-host/shared/contracts/operations'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { DecisionAsk, DecisionChoices, factText } from '@integration-host/shared/contracts/decision'
 import {
   RunDetailResponse,
   RunResponse,
   SignalResponse,
+  realmWaitedFor,
 } from '@integration-host/shared/contracts/run'
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
-import { realmWaitedFor } from '@integration-host/shared/contracts/waiting-for'
 import { StepReport } from '@integration-host/shared/contracts/transaction'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { textResponse } from '@integration-host/shared/http/service-app'

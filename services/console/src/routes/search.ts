@@ -1,4 +1,4 @@
-import { nameOf } from '@integration-host/shared/contracts/labels'
+import { nameOf } from '@integration-host/shared/contracts/text'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { EntityId, providerEntities } from '@integration-host/shared/contracts/provider-event'
 import { realmOf } from '@integration-host/shared/contracts/realm'

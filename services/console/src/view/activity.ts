@@ -5,7 +5,7 @@
  */
 import { nameIn, type Names } from '../isomorphic/company-texts.ts'
 import { keyName } from '../isomorphic/key-name.ts'
-import type { ActionView } from '@integration-host/shared/contracts/action'
+import type { ActionView } from '@integration-host/shared/contracts/operations'
 import type { AuditEntry } from '@integration-host/shared/contracts/audit'
 import type { ActivityEntry, ActivityQuery } from '../contracts/activity.ts'
 import {

@@ -1,4 +1,4 @@
-import type { ActionView } from '@integration-host/shared/contracts/action'
+import type { ActionView } from '@integration-host/shared/contracts/operations'
 import type { AuditEntry } from '@integration-host/shared/contracts/audit'
 import type { ActivityEntry } from '../contracts/activity.ts'
 import type { ChangeView } from '../contracts/now.ts'

@@ -4,7 +4,7 @@
  * found in the metrics.
  */
 import { keyName } from '../isomorphic/key-name.ts'
-import { readWaitingFor, realmWaitedFor } from '@integration-host/shared/contracts/waiting-for'
+import { readWaitingFor, realmWaitedFor } from '@integration-host/shared/contracts/run'
 import {
   providerCode,
   providerRemedy,

@@ -1,6 +1,6 @@
 /** What the console knows about the installation, as plain values. The pages are computed from these values. */
 import type { Names } from '../isomorphic/company-texts.ts'
-import type { CompanyPauseView } from '@integration-host/shared/contracts/company-pause'
+import type { CompanyPauseView } from '@integration-host/shared/contracts/company'
 import type {
   CredentialCounts,
   CredentialView,

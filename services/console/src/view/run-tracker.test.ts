@@ -1,4 +1,4 @@
-import { StreamedTransition } from '@integration-host/shared/contracts/transaction-event'
+import { StreamedTransition } from '@integration-host/shared/contracts/events'
 import { describe, expect, it } from 'vitest'
 import type { RunGroup } from './installation.ts'
 import { createRunTracker } from './run-tracker.ts'

@@ -1,4 +1,4 @@
-import { StreamedTransition } from '@integration-host/shared/contracts/transaction-event'
+import { StreamedTransition } from '@integration-host/shared/contracts/events'
 import type { z } from 'zod'
 
 /** The members of a transition that the console uses. */

@@ -6,8 +6,7 @@ import {
   providerErrorOf,
   providerRemedy,
 } from '@integration-host/shared/provider-profile/provider-fault'
-import { readWaitingFor } from '@integration-host/shared/contracts/waiting-for'
-import type { RunResponse } from '@integration-host/shared/contracts/run'
+import { readWaitingFor, type RunResponse } from '@integration-host/shared/contracts/run'
 import type { RunAction } from '../contracts/runs.ts'
 import { asksAgain } from '../isomorphic/asks-again.ts'
 import { failureRemedy, meaningOf } from './error-class.ts'

@@ -2,7 +2,7 @@
  * The store of bulk operations. Reads of several operations, and of the state of one, leave out its ids, because there
  * may be many.
  */
-import type { OperationStatus } from '@integration-host/shared/contracts/operation'
+import type { OperationStatus } from '@integration-host/shared/contracts/operations'
 import { installation } from '../records/installation.ts'
 import { changeRow, type RecordKind } from '../records/records.ts'
 import { type ActionKind, type AuditContext, entryOf } from '../run/action.ts'

@@ -17,7 +17,7 @@ import {
   MAX_LISTED_MATCHES,
   type OperationDetail,
   type OperationStatus,
-} from '@integration-host/shared/contracts/operation'
+} from '@integration-host/shared/contracts/operations'
 import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import type { RunPosition } from '../run/run-search.ts'

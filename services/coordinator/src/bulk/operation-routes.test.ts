@@ -1,4 +1,4 @@
-import type { OperationDetail, OperationPage } from '@integration-host/shared/contracts/operation'
+import type { OperationDetail, OperationPage } from '@integration-host/shared/contracts/operations'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {

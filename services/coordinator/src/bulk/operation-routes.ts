@@ -4,7 +4,7 @@ import {
   OperationView,
   StartOperation,
   TakenObjectPage,
-} from '@integration-host/shared/contracts/operation'
+} from '@integration-host/shared/contracts/operations'
 import type { Caller } from '@integration-host/shared/access/caller'
 import type { ErrorCode } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'

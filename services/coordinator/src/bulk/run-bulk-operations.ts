@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { errorCodes, hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
-import type { BulkAction } from '@integration-host/shared/contracts/operation'
+import type { BulkAction } from '@integration-host/shared/contracts/operations'
 import { isCovered } from '@integration-host/shared/access/caller'
 import type { Act } from '../run/action.ts'
 import {

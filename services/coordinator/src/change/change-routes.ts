@@ -1,4 +1,4 @@
-import { ChangesView } from '@integration-host/shared/contracts/changes'
+import { ChangesView } from '@integration-host/shared/contracts/company'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { needs } from '@integration-host/shared/http/access'

@@ -1,6 +1,6 @@
-import type { DeadLetterPage } from '@integration-host/shared/contracts/dead-letter'
+import type { DeadLetterPage } from '@integration-host/shared/contracts/operations'
 import { changesQueue, type ProviderEvent } from '@integration-host/shared/contracts/provider-event'
-import { DEAD_EXCHANGE } from '@integration-host/shared/contracts/step-message'
+import { DEAD_EXCHANGE } from '@integration-host/shared/contracts/topology'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
 import { type Fixture, type FixtureOptions, onBackends } from '../../test-support/fixture.ts'

@@ -1,4 +1,4 @@
-import type { DeadLetterPage } from '@integration-host/shared/contracts/dead-letter'
+import type { DeadLetterPage } from '@integration-host/shared/contracts/operations'
 import {
   onQueue,
   PROVIDER_EXCHANGE,

@@ -1,4 +1,4 @@
-import { CompanyPauseView, PausedCompanies } from '@integration-host/shared/contracts/company-pause'
+import { CompanyPauseView, PausedCompanies } from '@integration-host/shared/contracts/company'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import type { Caller } from '@integration-host/shared/access/caller'
 import { callerOf, needs } from '@integration-host/shared/http/access'

@@ -1,12 +1,12 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/access-keys'
-import type { ActionPage } from '@integration-host/shared/contracts/action'
-import { PausedCompanies } from '@integration-host/shared/contracts/company-pause'
+import type { ActionPage } from '@integration-host/shared/contracts/operations'
+import { PausedCompanies } from '@integration-host/shared/contracts/company'
 import {
   type CredentialEvent,
   CREDENTIALS_EXCHANGE,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'

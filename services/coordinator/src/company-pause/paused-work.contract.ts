@@ -1,6 +1,6 @@
 import { DecisionLink } from '@integration-host/shared/contracts/decision'
 import { changesQueue } from '@integration-host/shared/contracts/provider-event'
-import { START_EXCHANGE } from '@integration-host/shared/contracts/start-message'
+import { START_EXCHANGE } from '@integration-host/shared/contracts/topology'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import {
   createWebhooksFile,

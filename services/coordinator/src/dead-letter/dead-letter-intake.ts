@@ -10,8 +10,7 @@
  * L4  When the store has `deadLetterCapacity` dead letters of a process, further dead letters stay in the queue.
  */
 import { hash } from 'node:crypto'
-import { signalKey, startQueue } from '@integration-host/shared/contracts/start-message'
-import { StepMessage } from '@integration-host/shared/contracts/step-message'
+import { signalKey, startQueue, StepMessage } from '@integration-host/shared/contracts/topology'
 import { hasCode } from '@integration-host/shared/errors'
 import { parseMessageAs } from '@integration-host/shared/json'
 import type { NewDeadLetter } from '../run/dead-letter.ts'

@@ -1,5 +1,5 @@
 import { providerRoutingKey } from '@integration-host/shared/contracts/provider-event'
-import { StepMessage } from '@integration-host/shared/contracts/step-message'
+import { StepMessage } from '@integration-host/shared/contracts/topology'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { parseMessageAs } from '@integration-host/shared/json'
 import { MISADDRESSED } from '@integration-host/shared/messaging/misaddressed'

@@ -2,7 +2,7 @@ import {
   DeadLetterPage,
   DeadLetterView,
   DeletedDeadLetters,
-} from '@integration-host/shared/contracts/dead-letter'
+} from '@integration-host/shared/contracts/operations'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'

@@ -1,11 +1,12 @@
-import type { DeadLetterPage, DeadLetterView } from '@integration-host/shared/contracts/dead-letter'
+import type { DeadLetterPage, DeadLetterView } from '@integration-host/shared/contracts/operations'
 import {
   DEAD_EXCHANGE,
   deadQueue,
   stepRoutingKey,
   STEPS_EXCHANGE,
-} from '@integration-host/shared/contracts/step-message'
-import { ladder, processTopology } from '@integration-host/shared/contracts/topology'
+  ladder,
+  processTopology,
+} from '@integration-host/shared/contracts/topology'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { OutgoingMessage } from '@integration-host/shared/messaging/message-bus'
 import { eventually } from '@integration-host/shared/test-support/eventually'

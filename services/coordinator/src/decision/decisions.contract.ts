@@ -1,4 +1,4 @@
-import type { ActionPage } from '@integration-host/shared/contracts/action'
+import type { ActionPage } from '@integration-host/shared/contracts/operations'
 import { DECISION_LINK, DecisionLink } from '@integration-host/shared/contracts/decision'
 import { postJson } from '@integration-host/shared/test-support/post-json'
 import { describe, expect, it } from 'vitest'

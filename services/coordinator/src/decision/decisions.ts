@@ -6,7 +6,7 @@ import {
   DecidingPerson,
   type DecisionLink as CreatedLink,
 } from '@integration-host/shared/contracts/decision'
-import { visibleText } from '@integration-host/shared/contracts/visible-name'
+import { visibleText } from '@integration-host/shared/contracts/text'
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import { type Act, requireVersion } from '../run/action.ts'
 import { notActive, notFound } from '../run/errors.ts'

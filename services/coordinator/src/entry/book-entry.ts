@@ -8,7 +8,7 @@
  *     The newest is the one with the greatest `SyncToken`, because a write may be recorded later than the next one.
  * B4  An entry contains no business data: names of fields, and hashes with a key that the installation keeps.
  */
-import type { EntryView, EntryState } from '@integration-host/shared/contracts/book-entry'
+import type { EntryView, EntryState } from '@integration-host/shared/contracts/company'
 import type { RecordKind } from '../records/records.ts'
 
 /** An entry as it is stored in `"Book_Entry"`. `FieldsKey` identifies the key of the hashes. */

@@ -1,4 +1,4 @@
-import { BooksQuery, BooksView } from '@integration-host/shared/contracts/books'
+import { BooksQuery, BooksView } from '@integration-host/shared/contracts/company'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { IntegrationError } from '@integration-host/shared/errors'

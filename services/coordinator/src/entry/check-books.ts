@@ -1,5 +1,5 @@
 /** Decides whether the books of a company are ready to be closed for a period. */
-import type { BooksView } from '@integration-host/shared/contracts/books'
+import type { BooksView } from '@integration-host/shared/contracts/company'
 import { providerEntities } from '@integration-host/shared/contracts/provider-event'
 import type { EntryCount } from './book-entry.ts'
 

@@ -3,7 +3,7 @@
  *
  * @see docs/intuit.md, "Open": how the change feed shows a voided object
  */
-import type { EntryState } from '@integration-host/shared/contracts/book-entry'
+import type { EntryState } from '@integration-host/shared/contracts/company'
 import { type EntryRow, rankOf } from './book-entry.ts'
 
 /** An object of the books, or the deletion of one. */

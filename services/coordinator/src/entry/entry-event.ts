@@ -2,7 +2,7 @@ import {
   type EntryEvent,
   type EntryEventKind,
   entryEventId,
-} from '@integration-host/shared/contracts/entry-event'
+} from '@integration-host/shared/contracts/provider-event'
 import type { EntryCheck, EntryRow, OutsideState } from './book-entry.ts'
 
 const KINDS: Readonly<Record<OutsideState, EntryEventKind>> = {

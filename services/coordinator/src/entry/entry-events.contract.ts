@@ -1,11 +1,11 @@
-import type { DeadLetterPage } from '@integration-host/shared/contracts/dead-letter'
+import type { DeadLetterPage } from '@integration-host/shared/contracts/operations'
 import {
   entriesQueue,
   type EntryEvent,
   entryEventId,
   entryRoutingKey,
-} from '@integration-host/shared/contracts/entry-event'
-import { PROVIDER_EXCHANGE } from '@integration-host/shared/contracts/provider-event'
+  PROVIDER_EXCHANGE,
+} from '@integration-host/shared/contracts/provider-event'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {

@@ -1,6 +1,9 @@
 /** Queues a run for each event of the queues `entries.<Process>`: an object that runs have written was changed or is gone. */
-import { entryEventKinds, entryRoutingKey } from '@integration-host/shared/contracts/entry-event'
-import { providerEntities } from '@integration-host/shared/contracts/provider-event'
+import {
+  entryEventKinds,
+  entryRoutingKey,
+  providerEntities,
+} from '@integration-host/shared/contracts/provider-event'
 import { createBindings } from '../change/bindings.ts'
 import type { ChangeMessage, ChangeQueue } from '../change/change-queue.ts'
 import type { Subscriptions } from '../change/subscriptions.ts'

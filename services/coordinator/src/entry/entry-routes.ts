@@ -1,4 +1,4 @@
-import { EntryFilter, EntryPage } from '@integration-host/shared/contracts/book-entry'
+import { EntryFilter, EntryPage } from '@integration-host/shared/contracts/company'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { knownQuery, responses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'

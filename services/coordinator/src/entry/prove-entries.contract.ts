@@ -1,4 +1,4 @@
-import type { EntryEvent } from '@integration-host/shared/contracts/entry-event'
+import type { EntryEvent } from '@integration-host/shared/contracts/provider-event'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { MovableSource } from '../../test-support/movable-source.ts'
 import { done, process, workOn } from '../../test-support/order-runs.ts'

@@ -8,7 +8,7 @@
  * P4  An object is missing only if no sweep has ever seen it, and two sweeps have read the time of its creation
  *     completely. The change feed contains changed objects only, so absence says nothing about an object that was seen.
  */
-import type { EntryEvent } from '@integration-host/shared/contracts/entry-event'
+import type { EntryEvent } from '@integration-host/shared/contracts/provider-event'
 import { entryEventOf } from './entry-event.ts'
 import { changeRow } from '../records/records.ts'
 import { installation } from '../records/installation.ts'

@@ -1,4 +1,4 @@
-import type { EntryFilter, EntryView } from '@integration-host/shared/contracts/book-entry'
+import type { EntryFilter, EntryView } from '@integration-host/shared/contracts/company'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import { ENTRIES, type EntryRow } from './book-entry.ts'
 

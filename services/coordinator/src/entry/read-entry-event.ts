@@ -2,7 +2,7 @@ import {
   EntryEvent,
   entryEventId,
   entryRoutingKey,
-} from '@integration-host/shared/contracts/entry-event'
+} from '@integration-host/shared/contracts/provider-event'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { parseMessageAs } from '@integration-host/shared/json'
 import { misaddressed } from '@integration-host/shared/messaging/misaddressed'

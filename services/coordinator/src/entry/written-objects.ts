@@ -9,7 +9,7 @@
  *
  * @see docs/intuit.md, section "Book of entries"
  */
-import type { EntryOperation } from '@integration-host/shared/contracts/book-entry'
+import type { EntryOperation } from '@integration-host/shared/contracts/company'
 import { EntityName, ReportedEntityId } from '@integration-host/shared/contracts/provider-event'
 import { asObject, DOCUMENT_LIMITS, parseJson } from '@integration-host/shared/json'
 

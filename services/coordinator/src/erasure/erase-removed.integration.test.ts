@@ -1,12 +1,12 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import type { ActionPage } from '@integration-host/shared/contracts/action'
+import type { ActionPage } from '@integration-host/shared/contracts/operations'
 import {
   type CredentialEvent,
   CREDENTIALS_EXCHANGE,
   credentialMessageId,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { IntegrationError } from '@integration-host/shared/errors'

@@ -1,4 +1,4 @@
-import type { ActionPage } from '@integration-host/shared/contracts/action'
+import type { ActionPage } from '@integration-host/shared/contracts/operations'
 import { postJson } from '@integration-host/shared/test-support/post-json'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {

@@ -1,4 +1,4 @@
-import { ErasureResult } from '@integration-host/shared/contracts/erasure'
+import { ErasureResult } from '@integration-host/shared/contracts/operations'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import { ActBody } from '@integration-host/shared/contracts/run'

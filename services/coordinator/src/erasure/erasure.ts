@@ -1,4 +1,4 @@
-import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Act } from '../run/action.ts'

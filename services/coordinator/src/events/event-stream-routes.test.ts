@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events'
 import { afterThisTurn } from '@integration-host/shared/batching/coalesce-writes'
-import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import type { TransactionEvent } from '@integration-host/shared/contracts/events'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { transactionEvent } from '../../test-support/transaction-event.ts'
 import { createTransitionFeed, eventId } from './transition-feed.ts'

@@ -29,7 +29,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import type {
   StreamedTransition,
   TransactionEvent,
-} from '@integration-host/shared/contracts/transaction-event'
+} from '@integration-host/shared/contracts/events'
 import { isOver } from '../run/status.ts'
 import { eventId, type TransitionFeed } from './transition-feed.ts'
 import { newestOfEachRun } from '../routes/newest-of-each-run.ts'

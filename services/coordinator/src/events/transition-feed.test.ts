@@ -1,4 +1,4 @@
-import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import type { TransactionEvent } from '@integration-host/shared/contracts/events'
 import { describe, expect, it } from 'vitest'
 import { transactionEvent } from '../../test-support/transaction-event.ts'
 import { createTransitionFeed, eventId } from './transition-feed.ts'

@@ -1,4 +1,4 @@
-import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import type { TransactionEvent } from '@integration-host/shared/contracts/events'
 
 /**
  * The latest transitions, for the clients of `GET /events`. A client that reconnects continues after its last event.

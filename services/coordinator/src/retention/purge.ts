@@ -8,7 +8,7 @@
  * removed, no further runs of the same process are purged.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 import { hasCode } from '@integration-host/shared/errors'
 import type { ProcessDefinition } from '../step/definition.ts'
 import {

@@ -1,5 +1,5 @@
 import type { CreateDecisionLink } from '@integration-host/shared/contracts/decision'
-import { Reason } from '@integration-host/shared/contracts/reason'
+import { Reason } from '@integration-host/shared/contracts/text'
 import {
   ActBody,
   ReplayTransaction,

@@ -1,5 +1,5 @@
 import { digestOf } from '@integration-host/shared/access/access-keys'
-import type { ActionPage } from '@integration-host/shared/contracts/action'
+import type { ActionPage } from '@integration-host/shared/contracts/operations'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   bearer,

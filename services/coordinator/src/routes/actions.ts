@@ -1,4 +1,4 @@
-import { ActionPage } from '@integration-host/shared/contracts/action'
+import { ActionPage } from '@integration-host/shared/contracts/operations'
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { knownQuery, responses } from '@integration-host/shared/http/service-app'

@@ -1,4 +1,4 @@
-import { lanesOf } from '@integration-host/shared/contracts/step-message'
+import { lanesOf } from '@integration-host/shared/contracts/topology'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { responses } from '@integration-host/shared/http/service-app'

@@ -1,6 +1,6 @@
 import type { Caller } from '@integration-host/shared/access/caller'
 import { KeyId } from '@integration-host/shared/access/key-list'
-import { OpenOperations } from '@integration-host/shared/contracts/open-work'
+import { OpenOperations } from '@integration-host/shared/contracts/operations'
 import { hasCode } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'

@@ -1,4 +1,4 @@
-import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import type { TransactionEvent } from '@integration-host/shared/contracts/events'
 import { expect, it } from 'vitest'
 import { transactionEvent } from '../../test-support/transaction-event.ts'
 import { newestOfEachRun } from './newest-of-each-run.ts'

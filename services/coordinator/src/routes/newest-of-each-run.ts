@@ -1,7 +1,7 @@
 import type {
   StreamedTransition,
   TransactionEvent,
-} from '@integration-host/shared/contracts/transaction-event'
+} from '@integration-host/shared/contracts/events'
 
 /** An event of the result, and the oldest event for which it stands. */
 interface Coalesced {

@@ -1,4 +1,4 @@
-import type { ActionView } from '@integration-host/shared/contracts/action'
+import type { ActionView } from '@integration-host/shared/contracts/operations'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   bearer,

@@ -3,7 +3,7 @@
  * document, so a new route is tested as soon as it exists.
  */
 import type { Scope } from '@integration-host/shared/access/scope'
-import { DEAD_EXCHANGE } from '@integration-host/shared/contracts/step-message'
+import { DEAD_EXCHANGE } from '@integration-host/shared/contracts/topology'
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { bearer, type Fixture, startEmbedded } from '../../test-support/fixture.ts'

@@ -5,7 +5,7 @@
  */
 import type { Caller } from '@integration-host/shared/access/caller'
 import { type PlaceLimits, Places } from '@integration-host/shared/access/places'
-import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import type { TransactionEvent } from '@integration-host/shared/contracts/events'
 import { keyText, type Run, type RunKey } from '../run/run.ts'
 import { ONLY_RUN, type RunReader } from '../run/run-detail.ts'
 import { isOver } from '../run/status.ts'

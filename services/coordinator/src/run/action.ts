@@ -11,7 +11,7 @@
  * A4  A bulk operation changes a transaction at most once: the entry of the change contains the id of the operation,
  *     and the source searches for this entry while it holds the lock of the run.
  */
-import type { ActionView } from '@integration-host/shared/contracts/action'
+import type { ActionView } from '@integration-host/shared/contracts/operations'
 import { anotherRunStarted, DoneBefore, versionMoved } from './errors.ts'
 import type { RunKey } from './run.ts'
 

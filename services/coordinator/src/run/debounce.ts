@@ -2,7 +2,7 @@
  * The rules for debounced transactions: a waiting run absorbs later requests with the same key, process and realm. Both
  * sources call these functions while they hold the locks of the keys and of the waiting runs.
  */
-import { type Debounce, maxSecondsOf } from '@integration-host/shared/contracts/start-time'
+import { type Debounce, maxSecondsOf } from '@integration-host/shared/contracts/transaction'
 import { isRepeated, type Run, runKey, storedTags } from './run.ts'
 import type { NewTransaction, ProcessOutline, QueueResult } from './transaction-source.ts'
 import { queued } from './transitions.ts'

@@ -1,6 +1,9 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Priority } from '@integration-host/shared/contracts/priority'
-import type { HeaderView, QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import type {
+  Priority,
+  HeaderView,
+  QueueTransaction,
+} from '@integration-host/shared/contracts/transaction'
 
 /**
  * The members are spelled as in the tables and the API (`TransactionID`, `ReplayID`). So a member has the same spelling

@@ -1,5 +1,5 @@
 /** The rules for runs that start later than they are queued, as pure functions. */
-import type { NotBefore } from '@integration-host/shared/contracts/start-time'
+import type { NotBefore } from '@integration-host/shared/contracts/transaction'
 import type { Run } from './run.ts'
 import type { NewTransaction, StartOnArrival } from './transaction-source.ts'
 

@@ -1,6 +1,5 @@
-import type { Priority } from '@integration-host/shared/contracts/priority'
+import type { Priority, QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type { Entries } from '../entry/book-entry.ts'
-import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type { Json } from './json-normalization.ts'
 import type { Transition } from './progress.ts'
 import type { DelayedRuns } from './delayed-runs.ts'

@@ -6,10 +6,9 @@
  * in SQL, one file per statement, because it must decide a transition while it holds the lock of the row.
  * `transaction-source.contract.ts` tests both sources.
  */
-import type { NotBefore } from '@integration-host/shared/contracts/start-time'
+import type { NotBefore } from '@integration-host/shared/contracts/transaction'
 import { backoffMs } from '@integration-host/shared/process/backoff'
-import type { StepCall } from './progress.ts'
-import type { Transition } from './progress.ts'
+import type { StepCall, Transition } from './progress.ts'
 import {
   earlierStepNotCompleted,
   notActive,

@@ -1,5 +1,5 @@
 /** The schedules of a process definition: the times at which runs begin without a request. */
-import { priorities } from '@integration-host/shared/contracts/priority'
+import { priorities } from '@integration-host/shared/contracts/transaction'
 import type { z } from 'zod'
 import type { Run } from '../run/run.ts'
 import { acceptedKey, type Concurrency } from '../run/concurrency.ts'

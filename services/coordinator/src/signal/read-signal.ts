@@ -1,4 +1,4 @@
-import { Reason } from '@integration-host/shared/contracts/reason'
+import { Reason } from '@integration-host/shared/contracts/text'
 import { ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
 import { StorableJson } from '../run/storable-json.ts'

@@ -1,4 +1,4 @@
-import { START_EXCHANGE, signalKey } from '@integration-host/shared/contracts/start-message'
+import { START_EXCHANGE, signalKey } from '@integration-host/shared/contracts/topology'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import { eventually } from '@integration-host/shared/test-support/eventually'

@@ -1,4 +1,4 @@
-import { signalKey } from '@integration-host/shared/contracts/start-message'
+import { signalKey } from '@integration-host/shared/contracts/topology'
 import { errorCodes, hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
 import { queuerOf } from '../start/start-intake.ts'

@@ -1,4 +1,4 @@
-import { START_EXCHANGE } from '@integration-host/shared/contracts/start-message'
+import { START_EXCHANGE } from '@integration-host/shared/contracts/topology'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { systemClock } from '@integration-host/shared/process/clock'

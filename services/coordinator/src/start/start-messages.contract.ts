@@ -1,5 +1,5 @@
-import type { DeadLetterPage } from '@integration-host/shared/contracts/dead-letter'
-import { START_EXCHANGE, startQueue } from '@integration-host/shared/contracts/start-message'
+import type { DeadLetterPage } from '@integration-host/shared/contracts/operations'
+import { START_EXCHANGE, startQueue } from '@integration-host/shared/contracts/topology'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { OutgoingMessage } from '@integration-host/shared/messaging/message-bus'
 import { eventually } from '@integration-host/shared/test-support/eventually'

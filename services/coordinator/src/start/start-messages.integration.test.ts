@@ -1,11 +1,14 @@
-import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
-import type { DeadLetterPage } from '@integration-host/shared/contracts/dead-letter'
+import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential'
+import type { DeadLetterPage } from '@integration-host/shared/contracts/operations'
 import {
   PROVIDER_EXCHANGE,
   providerRoutingKey,
 } from '@integration-host/shared/contracts/provider-event'
-import { START_EXCHANGE, startQueue } from '@integration-host/shared/contracts/start-message'
-import { ERASURES_QUEUE } from '@integration-host/shared/contracts/topology'
+import {
+  START_EXCHANGE,
+  startQueue,
+  ERASURES_QUEUE,
+} from '@integration-host/shared/contracts/topology'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { connect, type ConfirmChannel } from 'amqplib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'

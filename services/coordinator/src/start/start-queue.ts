@@ -1,5 +1,8 @@
-import { START_EXCHANGE, startQueue } from '@integration-host/shared/contracts/start-message'
-import { startTopology } from '@integration-host/shared/contracts/topology'
+import {
+  START_EXCHANGE,
+  startQueue,
+  startTopology,
+} from '@integration-host/shared/contracts/topology'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { tracing } from '@integration-host/shared/observability/telemetry'
 import { outgoingDeadLetter } from '../worker/dead-letter-queue.ts'

@@ -1,6 +1,6 @@
 /** The options `ask` and `choices` of an event: what a person is shown who decides, and what this person can choose. */
 import type { DecisionAsk, DecisionChoices } from '@integration-host/shared/contracts/decision'
-import { visibleText } from '@integration-host/shared/contracts/visible-name'
+import { visibleText } from '@integration-host/shared/contracts/text'
 import { z } from 'zod'
 
 /** What a person is shown who decides about an event. The page shows these values, and no other data of the run. */

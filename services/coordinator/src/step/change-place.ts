@@ -6,7 +6,7 @@ import {
   providerRoutingKey,
   ReportedEntityId,
 } from '@integration-host/shared/contracts/provider-event'
-import { StepName } from '@integration-host/shared/contracts/step-message'
+import { StepName } from '@integration-host/shared/contracts/transaction'
 import type { Json } from '../run/json-normalization.ts'
 import type { StepOutcome } from '../run/progress.ts'
 import type { ProcessDefinition } from './definition.ts'

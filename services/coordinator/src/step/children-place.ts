@@ -1,6 +1,6 @@
 /** The places at which a run has children: `.forEach(name, process, options)` of a process. */
 import { Realm } from '@integration-host/shared/contracts/realm'
-import { StepName } from '@integration-host/shared/contracts/step-message'
+import { StepName } from '@integration-host/shared/contracts/transaction'
 import { MAX_ITEM_ID } from '../run/child-id.ts'
 import { type FamilyPlace, resultOf } from '../run/families.ts'
 import {

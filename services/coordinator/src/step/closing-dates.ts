@@ -5,7 +5,7 @@
  * replicas, also if the call fails.
  */
 import { credentialName } from '@integration-host/shared/contracts/realm'
-import { readWaitingFor } from '@integration-host/shared/contracts/waiting-for'
+import { readWaitingFor } from '@integration-host/shared/contracts/run'
 import { asObject, parseJson } from '@integration-host/shared/json'
 import { installation } from '../records/installation.ts'
 import { changeRow } from '../records/records.ts'

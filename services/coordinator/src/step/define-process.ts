@@ -1,4 +1,4 @@
-import { StepName } from '@integration-host/shared/contracts/step-message'
+import { StepName } from '@integration-host/shared/contracts/transaction'
 import type { z } from 'zod'
 import { schedulesOf } from '../schedule/schedule.ts'
 import { entryTriggersOf } from './entry-trigger.ts'

@@ -1,6 +1,6 @@
 /** The checks of the members of a definition. Each throws a TypeError whose message names the member. */
-import { DefinitionVersion } from '@integration-host/shared/contracts/definition-version'
-import { StepName } from '@integration-host/shared/contracts/step-message'
+import { DefinitionVersion } from '@integration-host/shared/contracts/run-filter'
+import { StepName } from '@integration-host/shared/contracts/transaction'
 import { namesInstead } from '@integration-host/shared/similar-name'
 import type { z } from 'zod'
 import type { StepLimits } from './definition.ts'

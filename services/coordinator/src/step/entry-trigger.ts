@@ -4,8 +4,6 @@ import {
   entryEventKinds,
   type EntryEventKind,
   entryRoutingKey,
-} from '@integration-host/shared/contracts/entry-event'
-import {
   EntityId,
   EntityName,
   type ProviderEntity,

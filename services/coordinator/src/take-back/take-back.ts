@@ -2,7 +2,7 @@
  * The action `take-back` of bulk operations: voids or deletes what the runs of the operation have created in the books of
  * their companies, by one run of the process `TakeBack` for each object.
  */
-import type { TakenObject } from '@integration-host/shared/contracts/operation'
+import type { TakenObject } from '@integration-host/shared/contracts/operations'
 import { isCovered } from '@integration-host/shared/access/caller'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Operation, OperationTarget } from '../bulk/bulk-operation.ts'

@@ -12,7 +12,7 @@ import {
   WEBHOOK_PROCESS,
   WEBHOOK_STEP,
   type WebhookBody,
-} from '@integration-host/shared/contracts/webhook'
+} from '@integration-host/shared/contracts/events'
 import { defineProcess } from '../step/define-process.ts'
 import type { ProcessDefinition } from '../step/definition.ts'
 import { NO_RESPONSE, type StepOutcome } from '../run/progress.ts'

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import type { ParsedList } from '@integration-host/shared/files/parsed-list'
 import { OWN_TEXT, parseJson } from '@integration-host/shared/json'
-import { webhookTypes, type WebhookType } from '@integration-host/shared/contracts/webhook'
+import { webhookTypes, type WebhookType } from '@integration-host/shared/contracts/events'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
 

@@ -1,5 +1,4 @@
-import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
-import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
+import { type TransactionEvent, WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 import type { Run } from '../run/run.ts'
 import { isOver } from '../run/status.ts'
 import type { TransactionSource, WebhookBacklog } from '../run/transaction-source.ts'

@@ -1,4 +1,4 @@
-import { WEBHOOK_PROCESS, WEBHOOK_STEP } from '@integration-host/shared/contracts/webhook'
+import { WEBHOOK_PROCESS, WEBHOOK_STEP } from '@integration-host/shared/contracts/events'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import { contractTimes, type MovableSource } from '../../test-support/movable-source.ts'

@@ -1,5 +1,5 @@
-import type { CredentialEvent } from '@integration-host/shared/contracts/credential-event'
-import { webhookTypes } from '@integration-host/shared/contracts/webhook'
+import type { CredentialEvent } from '@integration-host/shared/contracts/credential'
+import { webhookTypes } from '@integration-host/shared/contracts/events'
 import { describe, expect, it } from 'vitest'
 import type { AnnouncedRun, NewWebhook } from '../run/transaction-source.ts'
 import { webhooksOfCredential, webhooksOfTransition } from './webhook.ts'

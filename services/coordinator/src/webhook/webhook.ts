@@ -4,14 +4,14 @@ import {
   type CredentialEvent,
   type CredentialEventKind,
   credentialMessageId,
-} from '@integration-host/shared/contracts/credential-event'
-import type { EntryEvent } from '@integration-host/shared/contracts/entry-event'
+} from '@integration-host/shared/contracts/credential'
+import type { EntryEvent } from '@integration-host/shared/contracts/provider-event'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import {
   WEBHOOK_PROCESS,
   webhookTypes,
   type WebhookType,
-} from '@integration-host/shared/contracts/webhook'
+} from '@integration-host/shared/contracts/events'
 import { providerErrorOf } from '@integration-host/shared/provider-profile/provider-fault'
 import { z } from 'zod'
 import type { AnnouncedRun, NewWebhook } from '../run/transaction-source.ts'

@@ -4,7 +4,7 @@ import {
   credentialMessageId,
   credentialRoutingKey,
   CREDENTIALS_EXCHANGE,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import { until } from '@integration-host/shared/test-support/eventually'
 import {
   createWebhooksFile,

@@ -3,7 +3,7 @@ import {
   credentialMessageId,
   credentialRoutingKey,
   CREDENTIALS_EXCHANGE,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { until } from '@integration-host/shared/test-support/eventually'
 import {

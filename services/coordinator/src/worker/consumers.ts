@@ -1,5 +1,5 @@
 import type { Consumer } from '@integration-host/shared/messaging/message-bus'
-import { HIGH_LANE, hasHighLane, lanesOf } from '@integration-host/shared/contracts/step-message'
+import { HIGH_LANE, hasHighLane, lanesOf } from '@integration-host/shared/contracts/topology'
 import type { ProcessDefinition } from '../step/definition.ts'
 import { HIGH_SHARE } from './lanes.ts'
 import type { Gate } from './gate.ts'

@@ -1,4 +1,4 @@
-import { DEAD_EXCHANGE, deadQueue } from '@integration-host/shared/contracts/step-message'
+import { DEAD_EXCHANGE, deadQueue } from '@integration-host/shared/contracts/topology'
 import { parseMessageAs } from '@integration-host/shared/json'
 import type {
   Delivery,

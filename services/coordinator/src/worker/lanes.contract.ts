@@ -4,7 +4,7 @@ import {
   HIGH_LANE,
   lanesOf,
   stepQueue,
-} from '@integration-host/shared/contracts/step-message'
+} from '@integration-host/shared/contracts/topology'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {

@@ -1,4 +1,4 @@
-import { BUSY_LANES, HIGH_LANE } from '@integration-host/shared/contracts/step-message'
+import { BUSY_LANES, HIGH_LANE } from '@integration-host/shared/contracts/topology'
 import { describe, expect, it } from 'vitest'
 import { createLanes } from './lanes.ts'
 

@@ -17,11 +17,7 @@
  *     four times as many messages at once as of the queue of a step. So while both have messages, they share the deliveries
  *     4 : 1, and neither stops the other.
  */
-import {
-  busyLanesOf,
-  HIGH_LANE,
-  hasHighLane,
-} from '@integration-host/shared/contracts/step-message'
+import { busyLanesOf, HIGH_LANE, hasHighLane } from '@integration-host/shared/contracts/topology'
 import type { Clock } from '@integration-host/shared/process/clock'
 import type { Run, RunKey } from '../run/run.ts'
 

@@ -8,8 +8,9 @@ import {
   stepQueue,
   stepRoutingKey,
   STEPS_EXCHANGE,
-} from '@integration-host/shared/contracts/step-message'
-import { ladder, processTopology } from '@integration-host/shared/contracts/topology'
+  ladder,
+  processTopology,
+} from '@integration-host/shared/contracts/topology'
 import type {
   Consumer,
   Delivery,

@@ -7,7 +7,7 @@
  * are lost, so more messages would not help. The same holds for a lane (lanes.ts). If a step no longer exists in its
  * process, the run fails with this reason, because no worker would ever claim it.
  */
-import { lanesOf } from '@integration-host/shared/contracts/step-message'
+import { lanesOf } from '@integration-host/shared/contracts/topology'
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import type { Timer } from '@integration-host/shared/process/clock'
 import { outlineOf, type ProcessDefinition, stepUnknownError } from '../step/definition.ts'

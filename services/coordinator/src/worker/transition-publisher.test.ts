@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import type { TransactionEvent } from '@integration-host/shared/contracts/events'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import type { RunState } from '../run/transaction-source.ts'
 import { type Clock, systemClock } from '@integration-host/shared/process/clock'

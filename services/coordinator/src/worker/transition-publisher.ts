@@ -1,4 +1,4 @@
-import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import type { TransactionEvent } from '@integration-host/shared/contracts/events'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock, Timer } from '@integration-host/shared/process/clock'
 import { providerErrorOf } from '@integration-host/shared/provider-profile/provider-fault'

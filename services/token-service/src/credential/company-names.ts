@@ -5,7 +5,7 @@
  * The change feed of Intuit does not report such changes. A name that could not be read is tried again after a day. A read
  * that fails changes nothing else: the company is connected all the same.
  */
-import { visibleText, isVisibleName } from '@integration-host/shared/contracts/visible-name'
+import { visibleText, isVisibleName } from '@integration-host/shared/contracts/text'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import type { Secret } from '@integration-host/shared/secrets/secret'

@@ -1,7 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { Fault } from '@integration-host/shared/contracts/credential'
+import { type Fault, CredentialEvent } from '@integration-host/shared/contracts/credential'
 import { auditStart, firstBreak } from '@integration-host/shared/contracts/audit'
-import { CredentialEvent } from '@integration-host/shared/contracts/credential-event'
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'

@@ -3,7 +3,7 @@ import type {
   CredentialView,
   Fault,
 } from '@integration-host/shared/contracts/credential'
-import { labelMembersOf } from '@integration-host/shared/contracts/labels'
+import { labelMembersOf } from '@integration-host/shared/contracts/text'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { isTerminal } from './fault.ts'
 import type { Labels, LabelsChange } from './labels.ts'

@@ -3,7 +3,7 @@ import { createCipheriv, createDecipheriv, randomBytes, scrypt } from 'node:cryp
 import { promisify } from 'node:util'
 import { z } from 'zod'
 import type { ExportDocument } from '@integration-host/shared/contracts/custody'
-import { StoredLabel, StoredTags } from '@integration-host/shared/contracts/labels'
+import { StoredLabel, StoredTags } from '@integration-host/shared/contracts/text'
 import { CredentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { DOCUMENT_LIMITS, parseJson } from '@integration-host/shared/json'

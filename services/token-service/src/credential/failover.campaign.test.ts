@@ -3,7 +3,7 @@
  * accepts only the newest one, so a company whose newest token pair is lost is locked out.
  */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
+import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createMetrics } from '@integration-host/shared/observability/metrics'

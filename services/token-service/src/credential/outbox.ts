@@ -8,8 +8,8 @@ import {
   CredentialEvent,
   type CredentialEventKind,
   credentialEventKinds,
-} from '@integration-host/shared/contracts/credential-event'
-import { labelMembersOf } from '@integration-host/shared/contracts/labels'
+} from '@integration-host/shared/contracts/credential'
+import { labelMembersOf } from '@integration-host/shared/contracts/text'
 import type { CredentialSummary } from './credential.ts'
 import type { Labels } from './labels.ts'
 

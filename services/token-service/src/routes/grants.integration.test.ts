@@ -7,7 +7,7 @@ import {
   GrantLine,
   type GrantReport,
   type GrantResult,
-} from '@integration-host/shared/contracts/grants'
+} from '@integration-host/shared/contracts/custody'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import {

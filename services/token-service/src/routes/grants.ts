@@ -11,7 +11,7 @@ import {
   MAX_GRANT_LINE_BYTES,
   MAX_GRANT_LINES,
   parseGrantLine,
-} from '@integration-host/shared/contracts/grants'
+} from '@integration-host/shared/contracts/custody'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'

@@ -1,6 +1,6 @@
 /** The schemas, options and checks of arguments that the commands on transactions share. */
 import { HeaderView, ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
-import { Reason } from '@integration-host/shared/contracts/reason'
+import { Reason } from '@integration-host/shared/contracts/text'
 import { OWN_TEXT, parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 import { expectNone, validOption, wholeNumber } from '../../command.ts'

@@ -1,5 +1,4 @@
-import { Priority } from '@integration-host/shared/contracts/priority'
-import { Debounce, NotBefore } from '@integration-host/shared/contracts/start-time'
+import { Priority, Debounce, NotBefore } from '@integration-host/shared/contracts/transaction'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { type Command, expectNone, parse, validOption, wholeNumber } from '../../command.ts'
 import { exitCodes, UsageError } from '../../exit-code.ts'

@@ -3,7 +3,7 @@ import {
   type CredentialEventKind,
   CredentialEvent,
   CREDENTIALS_EXCHANGE,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { parseMessageAs } from '@integration-host/shared/json'
 import { misaddressed } from '@integration-host/shared/messaging/misaddressed'

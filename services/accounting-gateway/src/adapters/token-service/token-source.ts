@@ -1,9 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { createService, type Reply, type ServiceRequest } from '@integration-host/client/service'
 import { AccessTokenView } from '@integration-host/shared/contracts/credential'
-import { Problem } from '@integration-host/shared/contracts/problem'
+import {
+  Problem,
+  type ErrorCode,
+  errorCodes,
+  IntegrationError,
+} from '@integration-host/shared/errors'
 import { credentialName } from '@integration-host/shared/contracts/realm'
-import { type ErrorCode, errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import { requestText } from '@integration-host/fast-http/request-text'
 import { parseJson, parseJsonAs } from '@integration-host/shared/json'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'

@@ -1,4 +1,4 @@
-import { nameOf } from '@integration-host/shared/contracts/labels'
+import { nameOf } from '@integration-host/shared/contracts/text'
 import { ProblemError } from '@integration-host/client/problem'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'

@@ -1,4 +1,4 @@
-import { nameOf } from '@integration-host/shared/contracts/labels'
+import { nameOf } from '@integration-host/shared/contracts/text'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { RealmActivityList, RealmCalls } from '@integration-host/shared/contracts/realm-activity'
 import { credentialName } from '@integration-host/shared/contracts/realm'

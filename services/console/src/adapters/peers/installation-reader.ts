@@ -1,11 +1,8 @@
 /** Reads the state of the installation from the services. A part that cannot be read keeps its last state. */
-import { nameOf } from '@integration-host/shared/contracts/labels'
+import { nameOf } from '@integration-host/shared/contracts/text'
 import { ProblemError, statusOf } from '@integration-host/client/problem'
-import { ActionPage, type ActionView } from '@integration-host/shared/contracts/action'
-import {
-  type CompanyPauseView,
-  PausedCompanies,
-} from '@integration-host/shared/contracts/company-pause'
+import { ActionPage, type ActionView } from '@integration-host/shared/contracts/operations'
+import { type CompanyPauseView, PausedCompanies } from '@integration-host/shared/contracts/company'
 import { type AuditEntry, AuditPage } from '@integration-host/shared/contracts/audit'
 import {
   CredentialCounts,

@@ -1,4 +1,4 @@
-import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 import { entryOf } from '../../run/action.ts'
 import type { ErasurePosition, Erasures, ErasureScope } from '../../run/erasure.ts'
 import { type Run, runKey } from '../../run/run.ts'

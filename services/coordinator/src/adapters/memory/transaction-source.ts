@@ -2,7 +2,7 @@
  * The transaction source of the embedded host. It keeps transactions in memory; `store.ts` persists them. A method
  * applies its change in memory at once and resolves when the change is durable.
  */
-import { WEBHOOK_STEP } from '@integration-host/shared/contracts/webhook'
+import { WEBHOOK_STEP } from '@integration-host/shared/contracts/events'
 import {
   type Act,
   type Action,

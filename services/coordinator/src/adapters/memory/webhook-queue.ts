@@ -1,4 +1,4 @@
-import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 import { isOver } from '../../run/status.ts'
 import type { NewWebhook, WebhookBacklog } from '../../run/transaction-source.ts'
 import type { RunTable } from './run-table.ts'

@@ -2,7 +2,7 @@ import { parseMessageAs } from '@integration-host/shared/json'
 import {
   CredentialEvent,
   credentialRoutingKey,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import {
   CREDENTIALS_QUEUE,
   credentialsTopology,

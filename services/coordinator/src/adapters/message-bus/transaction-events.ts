@@ -12,7 +12,7 @@ import {
   TransactionEvent,
   transactionRoutingKey,
   TRANSACTIONS_EXCHANGE,
-} from '@integration-host/shared/contracts/transaction-event'
+} from '@integration-host/shared/contracts/events'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import { z } from 'zod'

@@ -1,6 +1,9 @@
-import { entriesQueue } from '@integration-host/shared/contracts/entry-event'
-import { changesQueue, onQueue } from '@integration-host/shared/contracts/provider-event'
-import { startQueue } from '@integration-host/shared/contracts/start-message'
+import {
+  entriesQueue,
+  changesQueue,
+  onQueue,
+} from '@integration-host/shared/contracts/provider-event'
+import { startQueue } from '@integration-host/shared/contracts/topology'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { hasChanges, isStartable, type ProcessDefinition } from '../../step/definition.ts'
 

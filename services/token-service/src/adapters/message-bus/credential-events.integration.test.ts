@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
   CREDENTIALS_EXCHANGE,
   CredentialEvent,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import { createHealth } from '@integration-host/shared/observability/health'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'

@@ -12,7 +12,7 @@ import {
   credentialMessageId,
   CREDENTIALS_EXCHANGE,
   credentialRoutingKey,
-} from '@integration-host/shared/contracts/credential-event'
+} from '@integration-host/shared/contracts/credential'
 import type { OutboxEntry } from '../../credential/outbox.ts'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { backoffMs } from '@integration-host/shared/process/backoff'

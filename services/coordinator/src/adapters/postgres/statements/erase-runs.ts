@@ -1,4 +1,4 @@
-import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 import type postgres from 'postgres'
 import type { AuditContext } from '../../../run/action.ts'
 import type {

@@ -1,4 +1,4 @@
-import { WEBHOOK_PROCESS, WEBHOOK_STEP } from '@integration-host/shared/contracts/webhook'
+import { WEBHOOK_PROCESS, WEBHOOK_STEP } from '@integration-host/shared/contracts/events'
 import type postgres from 'postgres'
 import type {
   NewWebhook,

@@ -1,5 +1,6 @@
+/** What operators do and see: bulk operations, the action log, dead letters, erasures, and the open work of a key. */
 import { z } from 'zod'
-import { Reason } from './reason.ts'
+import { Reason } from './text.ts'
 import { RunFilter } from './run-filter.ts'
 import { HeaderStatusText, ReplayID, TransactionID } from './transaction.ts'
 
@@ -143,3 +144,124 @@ export const OperationPage = z
   })
   .meta({ ref: 'OperationPage' })
 export type OperationPage = z.output<typeof OperationPage>
+
+/** An entry of the action log of the coordinator. It contains no initial data and no other business data. */
+export const ActionView = z
+  .object({
+    ID: z.int().positive().meta({ description: 'grows from entry to entry' }),
+    At: z.iso.datetime(),
+    KeyID: z.string().meta({ description: 'the id of the service key of the caller' }),
+    Person: z
+      .string()
+      .nullable()
+      .meta({ description: 'the person for whom the caller acted (header Acting-For)' }),
+    // The type is a string instead of an enum: during a rolling upgrade, a replica may read a value that only a newer
+    // release knows.
+    Action: z.string().meta({
+      description:
+        'queue, replay, resume, cancel, retry, settle, signal, link, undo, erase or pause; resume and pause without a TransactionID are those of the process; start_operation, stop_operation and continue_operation are those of a bulk operation; pause_schedule, resume_schedule and run_schedule are those of a schedule, whose name and time are the TransactionID; purge and forget are those of the retention; requeue_dead_letter, delete_dead_letter and delete_dead_letters those of dead letters; export, read_data, read_dead_letter and read_dead_letters are reads of data, whose filter is the Reason',
+    }),
+    Process: z.string(),
+    TransactionID: z.string().nullable(),
+    ReplayID: ReplayID.nullable().meta({ description: 'the run; for a replay, the new run' }),
+    Realm: z.string().nullable(),
+    Reason: z.string().nullable(),
+    Outcome: z.string().meta({
+      description:
+        'done, or the problem code of the rejection; of a settle, done or not_done; of a queue, absorbed if a waiting run has taken over the data',
+    }),
+    OperationID: z.string().nullable().meta({
+      description: 'the bulk operation to which the action belongs; null for a single one',
+    }),
+  })
+  .meta({ ref: 'Action' })
+export type ActionView = z.output<typeof ActionView>
+
+/** The response of `GET /actions`, newest first. */
+export const ActionPage = z
+  .object({
+    items: z.array(ActionView),
+    next_before: z.int().positive().nullable().meta({
+      description: 'the next page begins with `before` set to this; null if there is none',
+    }),
+  })
+  .meta({ ref: 'ActionPage' })
+export type ActionPage = z.output<typeof ActionPage>
+
+/** A message that a business process could not process. */
+export const DeadLetterView = z
+  .object({
+    ID: z.int().positive().meta({ description: 'grows from one to the next' }),
+    Process: z.string(),
+    MessageID: z.string().meta({
+      description:
+        'the id of the message and a digest of its content; only a digest if it has no id',
+    }),
+    Reason: z.string().meta({
+      description:
+        'malformed, wrong_queue, unknown_process, unknown_step, unknown_transaction, or the reason of the broker, such as delivery_limit. Of a start message: malformed, invalid_request, input_invalid, payload_too_large, transaction_conflict, failed or delivery_limit, most with details after a colon',
+    }),
+    At: z.iso.datetime().meta({ description: 'when it was stored' }),
+    TransactionID: z.string().nullable().meta({
+      description:
+        'the run that the message names; null, as ReplayID and StepName, if it names none',
+    }),
+    ReplayID: ReplayID.nullable(),
+    StepName: z.string().nullable(),
+    Content: z.string(),
+    Encoding: z.enum(['text', 'base64']).meta({
+      description: 'of Content: base64 if it is not UTF-8',
+    }),
+    ContentBytes: z.int().nonnegative().meta({
+      description:
+        'the length of the whole content: a list has the first 1,024 bytes, one dead letter the first 65,536',
+    }),
+  })
+  .meta({ ref: 'DeadLetter' })
+export type DeadLetterView = z.output<typeof DeadLetterView>
+
+/** The response of `GET /processes/{process}/dead-letters`, newest first. */
+export const DeadLetterPage = z
+  .object({
+    items: z.array(DeadLetterView),
+    next_cursor: z.string().nullable(),
+  })
+  .meta({ ref: 'DeadLetterPage' })
+export type DeadLetterPage = z.output<typeof DeadLetterPage>
+
+/** The response of `DELETE /processes/{process}/dead-letters`. */
+export const DeletedDeadLetters = z
+  .object({ Deleted: z.int().nonnegative() })
+  .meta({ ref: 'DeletedDeadLetters' })
+
+/**
+ * The response of `POST /erasures`. The member `more` says whether further runs have to be erased. All other members
+ * are counts.
+ */
+export const ErasureResult = z
+  .object({
+    erased: z.int().meta({ description: 'runs whose data was blanked by this request' }),
+    files: z.int().meta({ description: 'files of these runs that were removed' }),
+    filesLeft: z.int().meta({
+      description:
+        'runs that keep their data, because a file could not be removed; the log says why. Send the request again',
+    }),
+    more: z.boolean().meta({ description: 'runs are left: send the same request again' }),
+    notEnded: z.int().meta({
+      description:
+        'runs that have not ended, or were cancelled during an attempt less than 30 seconds ago, and keep their data: ' +
+        'send the request again when they have',
+    }),
+    unknown: z.int().meta({ description: 'Ids without a run' }),
+  })
+  .meta({ ref: 'ErasureResult' })
+export type ErasureResult = z.output<typeof ErasureResult>
+
+/** What a key has made that has not ended: the responses of `/keys/{id}/open` of token-service and coordinator. */
+
+export const OpenLinks = z
+  .object({ ConnectLinks: z.int().nonnegative() })
+  .meta({ ref: 'OpenLinksOfKey' })
+export const OpenOperations = z
+  .object({ Operations: z.int().nonnegative() })
+  .meta({ ref: 'OpenOperationsOfKey' })

@@ -1,11 +1,42 @@
 /**
+ * The texts that people write and read: names, labels, tags and reasons. Two names that look the same must not differ,
+ * and no name may look like nothing: a person decides by such a name, for example which company to connect.
+ */
+import { z } from 'zod'
+
+/**
+ * The characters that have no shape of their own: control and format characters, unpaired surrogates, private use, line
+ * and paragraph separators, and all that Unicode lets a program leave out (`Default_Ignorable_Code_Point`), such as the
+ * Hangul fillers, variation selectors and tag characters.
+ */
+const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/u
+
+/** Returns whether every character of a text has a shape. */
+export const hasOnlyVisible = (text: string): boolean => !INVISIBLE.test(text)
+
+/** Returns whether a text can be a name: all its characters are visible, and one is a letter or a digit. */
+export const isVisibleName = (text: string): boolean =>
+  hasOnlyVisible(text) && /[\p{L}\p{N}]/u.test(text)
+
+/**
+ * Returns a text from outside as a text of one line with visible characters: invisible characters become spaces, and what
+ * is longer than `longest` characters is cut off.
+ */
+export const visibleText = (text: string, longest: number): string => {
+  const line = text
+    .slice(0, 8 * longest)
+    .replaceAll(new RegExp(INVISIBLE, 'gu'), ' ')
+    .replaceAll(/\s+/g, ' ')
+    .trim()
+  const characters = Array.from(line)
+  return characters.length <= longest ? line : `${characters.slice(0, longest - 1).join('')}…`
+}
+
+/**
  * The label of a credential, and the tags of credentials and transactions. The label is the name that people use for
  * the company. Clients choose these texts, so a program that shows them in HTML must escape them. The schemas reject
  * characters that could change how the surrounding text is displayed.
  */
-import { z } from 'zod'
-
-import { hasOnlyVisible, isVisibleName } from './visible-name.ts'
 
 const MAX_TAGS = 10
 
@@ -127,3 +158,24 @@ export const labelMembersOf = ({
   ...(company !== null && company.name !== null && { CompanyName: company.name }),
   ...(Object.keys(tags).length > 0 && { Tags: { ...tags } }),
 })
+
+/**
+ * Characters that a line of text must not contain: control characters, and characters that change the direction in
+ * which the surrounding text is displayed.
+ */
+const UNSAFE_CHARACTERS = /[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/u
+
+/**
+ * The reason of an action, from the body of its request: 1-500 characters on one line. The reason is stored in the
+ * action log.
+ */
+export const Reason = z
+  .string()
+  .min(1, 'must not be empty')
+  .max(500, 'must have at most 500 characters')
+  .refine(
+    (reason) => !UNSAFE_CHARACTERS.test(reason),
+    'must not contain control characters or characters that change the direction of text',
+  )
+  .refine((reason) => reason.isWellFormed(), 'must be well-formed Unicode')
+  .meta({ examples: ['the customer asked for it'] })

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { TransactionEvent } from './transaction-event.ts'
+import { TransactionEvent } from './events.ts'
 
 const event = {
   Process: 'Orders',
