@@ -16,7 +16,7 @@ import { parsePostgresUrl, type PostgresAddress } from '../packages/postgres/src
 import { AddressError } from '../packages/shared/src/process/server-list.ts'
 import { type KeyRing, parseKeyRing } from '../packages/shared/src/secrets/envelope.ts'
 import { parseRedisUrl } from '../packages/shared/src/redis/address.ts'
-import { findPrimary } from '../packages/shared/src/redis/sentinel.ts'
+import { findPrimary } from '../packages/shared/src/redis/connector.ts'
 import { Secret } from '../packages/shared/src/secrets/secret.ts'
 import { tlsFiles } from '../packages/shared/src/tls/tls-files.ts'
 import { isDecryptable } from '../services/token-service/src/credential/credential-record.ts'

@@ -6,13 +6,13 @@ import {
   KeyListInvalid,
   readKeyList,
 } from '../packages/shared/src/access/change-key-list.ts'
-import type { KeyEntry } from '../packages/shared/src/access/key-list.ts'
 import {
+  type KeyEntry,
   entryOf,
   installationKeys,
   type KeyTerms,
   newKey,
-} from '../packages/shared/src/access/new-key.ts'
+} from '../packages/shared/src/access/key-list.ts'
 import { Secret } from '../packages/shared/src/secrets/secret.ts'
 import { readSecret } from './secret-file.ts'
 

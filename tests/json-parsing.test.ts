@@ -13,7 +13,7 @@ const parsesOwnText: ReadonlySet<string> = new Set([
   // Files of this repository, or of the package.
   'packages/cli/src/doctor/broker-topology.ts',
   'packages/shared/src/http/reference-page.ts',
-  'packages/shared/src/observability/checks/migrations.ts',
+  'packages/postgres/src/migrations.ts',
   // The manifest and the lock file of the operator's own folder.
   'host/src/commands/init.ts',
   // The manifests of installed packages, for their licences.
@@ -23,7 +23,7 @@ const parsesOwnText: ReadonlySet<string> = new Set([
   'host/src/story.ts',
   'host/src/testing/sandbox.ts',
   'host/src/testing/test-host.ts',
-  'packages/shared/src/observability/terminal-log.ts',
+  'packages/shared/src/observability/logger.ts',
   // What JSON.stringify has returned in the same file.
   'services/console/src/installation-watch.ts',
   'services/console/src/view/run-tracker.ts',

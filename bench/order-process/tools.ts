@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { mkdir, open, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { disablePretenuring } from '@integration-host/shared/process/v8-options'
+import { disablePretenuring } from '@integration-host/shared/process/lifecycle'
 import { Agent, request } from 'undici'
 import { createThreadedFiles } from '../../services/coordinator/src/adapters/files/threaded-files.ts'
 import { createHttpCaller } from '../../services/coordinator/src/adapters/http/http-call.ts'

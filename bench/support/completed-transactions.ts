@@ -1,4 +1,4 @@
-import { readEvents } from '@integration-host/shared/http/event-stream'
+import { readEvents } from '@integration-host/shared/http/response-body'
 
 /** Yields the id of each completed transaction in the event stream of a coordinator (`GET /events`). */
 export async function* completedTransactions(body: Response['body']): AsyncGenerator<string> {

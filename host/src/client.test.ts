@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
+import { digestOf } from '@integration-host/shared/access/key-list'
 import {
   ReplayTransaction,
   RunDetailResponse,

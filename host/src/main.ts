@@ -1,6 +1,6 @@
 // `npm start`: runs all services in one OS process (the embedded host) until Ctrl-C.
 import { logLevels } from '@integration-host/shared/process/config'
-import { terminalLog } from '@integration-host/shared/observability/terminal-log'
+import { terminalLog } from '@integration-host/shared/observability/logger'
 import { banner } from './banner.ts'
 import { readOptions } from './read-options.ts'
 import { runHost } from './run-host.ts'

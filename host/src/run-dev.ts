@@ -2,7 +2,7 @@
 import { relative } from 'node:path'
 import { plain, print, type Terminal } from '@integration-host/cli/terminal'
 import { COMMAND_LINE } from '@integration-host/shared/command-line'
-import { type LogStream, terminalLog } from '@integration-host/shared/observability/terminal-log'
+import { type LogStream, terminalLog } from '@integration-host/shared/observability/logger'
 import installation from '../../package.json' with { type: 'json' }
 import { addresses, signInLines } from './banner.ts'
 import { type Host, hostReady } from './host.ts'

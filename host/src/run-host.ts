@@ -1,6 +1,5 @@
 import { logLevels, parseConfig } from '@integration-host/shared/process/config'
-import type { LogStream } from '@integration-host/shared/observability/terminal-log'
-import type { LogLevel } from '@integration-host/shared/observability/logger'
+import type { LogStream, LogLevel } from '@integration-host/shared/observability/logger'
 import { runService, StartupError } from '@integration-host/shared/process/lifecycle'
 import { z } from 'zod'
 import { type Host, type HostOptions, startHost } from './host.ts'

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Random } from '@integration-host/shared/random'
+import type { Random } from '@integration-host/shared/test-support/random'
 import { expect } from '../compose/check.ts'
 import type { Cluster, Machine } from './cluster.ts'
 

@@ -1,6 +1,6 @@
 /** The faults of `npm run test:cluster`. */
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Random } from '@integration-host/shared/random'
+import type { Random } from '@integration-host/shared/test-support/random'
 import type { Cluster, Machine, Release } from './cluster.ts'
 import {
   cutPostgresPrimary,

@@ -4,7 +4,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
-import type { Random } from '@integration-host/shared/random'
+import type { Random } from '@integration-host/shared/test-support/random'
 import { type Client, isGone } from './client.ts'
 
 /** How many calls of each kind are made per second. */

@@ -1,6 +1,6 @@
 /** One round: load, a fault, recovery, and the check of the installation's records. */
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Random } from '@integration-host/shared/random'
+import type { Random } from '@integration-host/shared/test-support/random'
 import { checkBooks } from './books.ts'
 import type { Client } from './client.ts'
 import { type Load, type Rates, startLoad } from './load.ts'

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { randomOf } from '@integration-host/shared/random'
+import { randomOf } from '@integration-host/shared/test-support/random'
 import { expect } from '../compose/check.ts'
 import { createClient } from './client.ts'
 import type { Cluster } from './cluster.ts'

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { userLine } from '@integration-host/shared/access/user-line'
-import type { Role } from '@integration-host/shared/access/user-role'
+import type { Role } from '@integration-host/shared/access/scope'
 import type { Page } from 'playwright-core'
 
 export type Users = Readonly<Record<string, Role>>

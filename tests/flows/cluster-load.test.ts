@@ -1,4 +1,4 @@
-import { randomOf } from '@integration-host/shared/random'
+import { randomOf } from '@integration-host/shared/test-support/random'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Client, createClient } from '../cluster/client.ts'

@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path'
 import { processTopology } from '@integration-host/shared/contracts/topology'
-import { queueArguments } from '@integration-host/shared/messaging/rabbitmq/queue-arguments'
+import { queueArguments } from '@integration-host/shared/messaging/rabbitmq/messages'
 import { connect } from 'amqplib'
 import { expect, it } from 'vitest'
 import { startRestartableRabbitMq } from '../support/backends/restartable-servers.ts'

@@ -1,6 +1,6 @@
 /** Byte-level mutations of a valid input. The same sequence of random numbers gives the same bytes. */
 
-import { type Random, randomOf } from '@integration-host/shared/random'
+import { type Random, randomOf } from '@integration-host/shared/test-support/random'
 
 /** Texts that parsers of HTTP, URLs, JSON or numbers handle in special ways. */
 const tokens = [

@@ -20,7 +20,7 @@ Examples:
     enterProject(folder)
     const [{ runHost }, { terminalLog }, { addresses, signInLines }] = await Promise.all([
       import('../run-host.ts'),
-      import('@integration-host/shared/observability/terminal-log'),
+      import('@integration-host/shared/observability/logger'),
       import('../banner.ts'),
     ])
     await runHost({

@@ -24,7 +24,7 @@ import {
   type ProviderEvent,
   providerRoutingKey,
 } from '@integration-host/shared/contracts/provider-event'
-import { isLoopback } from '@integration-host/shared/http/loopback'
+import { isLoopback } from '@integration-host/shared/http/origin-guard'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { attributeErrors } from '@integration-host/shared/process/error-owner'

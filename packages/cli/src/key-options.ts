@@ -1,8 +1,7 @@
 /** Reads the options of the commands `keys new`, `keys list` and `keys revoke`. */
 import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { KeyEntry, KeyId } from '@integration-host/shared/access/key-list'
-import type { KeyTerms } from '@integration-host/shared/access/new-key'
+import { KeyEntry, KeyId, type KeyTerms } from '@integration-host/shared/access/key-list'
 import type { Environment } from '@integration-host/shared/process/config'
 import { invalidOption, validOption } from './command.ts'
 import { UsageError } from './exit-code.ts'

@@ -1,6 +1,6 @@
 /** The program `integration-host`: the command line with the streams, signals and settings of this OS process. */
 import { constants } from 'node:os'
-import { disableNodeProxy } from '@integration-host/shared/http/forward-proxy/node-proxy-switch'
+import { disableNodeProxy } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import type { Command } from './command.ts'
 import { runCommandLine } from './command-line.ts'
 import { CommandFailed } from './exit-code.ts'

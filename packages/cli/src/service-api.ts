@@ -7,7 +7,7 @@ import {
   type ServiceRequest,
 } from '@integration-host/client/service'
 import { Fault } from '@integration-host/shared/contracts/credential'
-import { readLines } from '@integration-host/shared/http/read-lines'
+import { readLines } from '@integration-host/shared/http/response-body'
 import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { z } from 'zod'

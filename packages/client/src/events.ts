@@ -1,5 +1,5 @@
 /** Reads the event stream of the coordinator, and opens it again whenever it ends. */
-import { readEvents, type ServerSentEvent } from '@integration-host/shared/http/event-stream'
+import { readEvents, type ServerSentEvent } from '@integration-host/shared/http/response-body'
 import { pause } from './attempts.ts'
 import { unexpectedResponse } from './problem.ts'
 import type { Service } from './service.ts'

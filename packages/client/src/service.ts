@@ -3,7 +3,7 @@
  * on these requests, so that all of them present their key, limit their time, read a body and report a problem in the
  * same way.
  */
-import { boundedText } from '@integration-host/shared/http/bounded-text'
+import { boundedText } from '@integration-host/shared/http/response-body'
 import { type JsonLimits, parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import { sendWithAttempts, withTimeout } from './attempts.ts'
 import { type ProblemError, serviceProblem, unexpectedResponse } from './problem.ts'

@@ -1,4 +1,4 @@
-import { backoffMs } from '@integration-host/shared/process/backoff'
+import { backoffMs } from '@integration-host/shared/process/clock'
 import postgres from 'postgres'
 import type { PostgresAddress } from './address.ts'
 import { driverOptions } from './driver-options.ts'

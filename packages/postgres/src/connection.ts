@@ -1,20 +1,17 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { checkClock } from '@integration-host/shared/observability/checks/clock'
 import {
+  checkClock,
   UnsupportedBackend,
   throwOnProblem,
   checkVersion,
   ok,
   warning,
-} from '@integration-host/shared/observability/checks/check-result'
-import {
-  checkPostgresStandbys,
-  readPostgresReplication,
-} from '@integration-host/shared/observability/checks/postgres-standbys'
+} from '@integration-host/shared/observability/checks'
+import { checkPostgresStandbys, readPostgresReplication } from './standbys.ts'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Dependency } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
-import { createSemaphore } from '@integration-host/shared/process/semaphore'
+import { createSemaphore } from '@integration-host/shared/process/limits'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import postgres from 'postgres'
 import { parsePostgresUrl, type PostgresAddress, type TlsPaths } from './address.ts'

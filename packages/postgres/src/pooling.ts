@@ -1,8 +1,4 @@
-import {
-  type CheckResult,
-  ok,
-  warning,
-} from '@integration-host/shared/observability/checks/check-result'
+import { type CheckResult, ok, warning } from '@integration-host/shared/observability/checks'
 import type postgres from 'postgres'
 
 const CHECK = 'connection pooler'

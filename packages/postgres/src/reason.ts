@@ -1,4 +1,4 @@
-import { UnsupportedBackend } from '@integration-host/shared/observability/checks/check-result'
+import { UnsupportedBackend } from '@integration-host/shared/observability/checks'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { tlsFailure } from '@integration-host/shared/tls/tls-failure'
 import { NoUsableServer } from './server-socket.ts'

@@ -1,4 +1,4 @@
-import { keyFile } from '@integration-host/shared/access/key-file'
+import { keyFile } from '@integration-host/shared/access/access-keys'
 import { forwardProxySettings } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {

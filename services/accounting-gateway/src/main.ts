@@ -1,6 +1,5 @@
 import { createHealth, type Health } from '@integration-host/shared/observability/health'
-import { runService } from '@integration-host/shared/process/lifecycle'
-import { collectRarely } from '@integration-host/shared/process/v8-options'
+import { runService, collectRarely } from '@integration-host/shared/process/lifecycle'
 import { createLogger, type Logger } from '@integration-host/shared/observability/logger'
 import type { ProviderLimits } from '@integration-host/shared/provider-profile/provider-profile'
 import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'

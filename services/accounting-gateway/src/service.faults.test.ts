@@ -4,7 +4,7 @@ import { createServer, type AddressInfo } from 'node:net'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createGatewayLimits } from './realm/process-rate-limiter.ts'
-import { generic } from '@integration-host/shared/provider-profile/generic'
+import { generic } from '@integration-host/shared/provider-profile/profiles'
 import { raw } from '@integration-host/shared/test-support/raw-http'
 import {
   bodyOf,

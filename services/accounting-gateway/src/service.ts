@@ -1,4 +1,4 @@
-import { openAccessKeys } from '@integration-host/shared/access/key-file'
+import { openAccessKeys } from '@integration-host/shared/access/access-keys'
 import type { Health } from '@integration-host/shared/observability/health'
 import {
   chooseProxy,
@@ -6,7 +6,7 @@ import {
 } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { tunnelTo } from '@integration-host/shared/http/forward-proxy/tunnel'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
-import { isLoopback } from '@integration-host/shared/http/loopback'
+import { isLoopback } from '@integration-host/shared/http/origin-guard'
 import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'

@@ -10,8 +10,8 @@ import {
   chooseProxy,
   logForwardProxies,
 } from '@integration-host/shared/http/forward-proxy/forward-proxy'
-import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
-import { createRateLimit } from '@integration-host/shared/process/rate-limit'
+import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/tunnel'
+import { createRateLimit } from '@integration-host/shared/process/limits'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import { createMemoryRequestStore } from './adapters/memory/request-store.ts'
 import { createMemorySessionStore } from './adapters/memory/session-store.ts'

@@ -1,7 +1,7 @@
-import { keyFile } from '@integration-host/shared/access/key-file'
+import { keyFile } from '@integration-host/shared/access/access-keys'
 import { readableFile } from '@integration-host/shared/files/list-file'
 import { forwardProxySettings } from '@integration-host/shared/http/forward-proxy/forward-proxy'
-import { productSettings } from '@integration-host/shared/http/product-page'
+import { productSettings } from '@integration-host/shared/http/page'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
   ConfigError,

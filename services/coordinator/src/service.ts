@@ -4,7 +4,7 @@ import {
   changesQueue,
   onQueue,
 } from '@integration-host/shared/contracts/provider-event'
-import { openAccessKeys } from '@integration-host/shared/access/key-file'
+import { openAccessKeys } from '@integration-host/shared/access/access-keys'
 import {
   chooseProxy,
   logForwardProxies,

@@ -7,8 +7,11 @@ import {
 } from '@integration-host/shared/contracts/credential'
 import { WEBHOOKS_QUEUE, webhooksTopology } from '@integration-host/shared/contracts/topology'
 import { parseMessageAs } from '@integration-host/shared/json'
-import type { Consumer, MessageBus } from '@integration-host/shared/messaging/message-bus'
-import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
+import {
+  type Consumer,
+  type MessageBus,
+  misaddressed,
+} from '@integration-host/shared/messaging/message-bus'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 import type { OpenedReceivers } from './adapters/files/webhooks-file.ts'

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestDatabase } from '@integration-host/postgres/test-support/database'
-import { digestOf } from '@integration-host/shared/access/access-keys'
+import { digestOf } from '@integration-host/shared/access/key-list'
 import {
   changesTopology,
   credentialsTopology,
@@ -18,7 +18,7 @@ import {
   onQueue,
 } from '@integration-host/shared/contracts/provider-event'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
-import { readEvents } from '@integration-host/shared/http/event-stream'
+import { readEvents } from '@integration-host/shared/http/response-body'
 import {
   COORDINATORS_EXCHANGE,
   TRANSACTIONS_EXCHANGE,

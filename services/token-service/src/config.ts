@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { keyFile } from '@integration-host/shared/access/key-file'
+import { keyFile } from '@integration-host/shared/access/access-keys'
 import { forwardProxySettings } from '@integration-host/shared/http/forward-proxy/forward-proxy'
-import { productSettings } from '@integration-host/shared/http/product-page'
+import { productSettings } from '@integration-host/shared/http/page'
 import { trustedProxies } from '@integration-host/shared/http/peer-network'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {

@@ -1,17 +1,17 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { hasCode } from '@integration-host/shared/errors'
-import { openAccessKeys } from '@integration-host/shared/access/key-file'
+import { openAccessKeys } from '@integration-host/shared/access/access-keys'
 import type { Health } from '@integration-host/shared/observability/health'
 import {
   chooseProxy,
   logForwardProxies,
   type ProxyFor,
 } from '@integration-host/shared/http/forward-proxy/forward-proxy'
-import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
+import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/tunnel'
 import { peerNetworks } from '@integration-host/shared/http/peer-network'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
-import { isLoopback } from '@integration-host/shared/http/loopback'
+import { isLoopback } from '@integration-host/shared/http/origin-guard'
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'

@@ -5,8 +5,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Readable } from 'node:stream'
-import { readEvents } from '@integration-host/shared/http/event-stream'
-import { readLines } from '@integration-host/shared/http/read-lines'
+import { readEvents, readLines } from '@integration-host/shared/http/response-body'
 import { parseJson } from '@integration-host/shared/json'
 
 const MAX_LINE_CHARACTERS = 16 * 1_048_576

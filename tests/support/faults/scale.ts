@@ -1,4 +1,4 @@
-import { type Random, randomOf } from '@integration-host/shared/random'
+import { type Random, randomOf } from '@integration-host/shared/test-support/random'
 
 /**
  * Sizes of the fault tests: `test` in `npm run test:all`, `faults` in `npm run test:faults`, and `long` in

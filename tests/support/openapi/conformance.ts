@@ -1,5 +1,5 @@
 /** Compares the OpenAPI document of a service with the routes and responses of the service. */
-import { publicPath } from '@integration-host/shared/http/fixed-path'
+import { publicPath } from '@integration-host/shared/http/openapi'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 
 export interface OpenApiDocument {

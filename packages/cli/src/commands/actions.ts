@@ -1,4 +1,4 @@
-import { keyName } from '@integration-host/shared/access/key-name'
+import { keyName } from '@integration-host/shared/access/key-list'
 import { ActionPage, type ActionView } from '@integration-host/shared/contracts/operations'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'

@@ -1,5 +1,5 @@
 /** The commands on companies: list the paused ones, pause and resume. */
-import { keyName } from '@integration-host/shared/access/key-name'
+import { keyName } from '@integration-host/shared/access/key-list'
 import { CompanyPauseView, PausedCompanies } from '@integration-host/shared/contracts/company'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { expectNone } from '../command.ts'

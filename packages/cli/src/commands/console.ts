@@ -1,6 +1,6 @@
 /** The commands by which persons get access to the web console. */
 import { isUserName, userLine } from '@integration-host/shared/access/user-line'
-import { roles } from '@integration-host/shared/access/user-role'
+import { roles } from '@integration-host/shared/access/scope'
 import { z } from 'zod'
 import { type Command, expectNone, parse, validOption } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'

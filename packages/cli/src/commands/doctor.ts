@@ -3,11 +3,7 @@ import {
   chooseProxy,
   forwardProxySettings,
 } from '@integration-host/shared/http/forward-proxy/forward-proxy'
-import {
-  type CheckResult,
-  problem,
-  skipped,
-} from '@integration-host/shared/observability/checks/check-result'
+import { type CheckResult, problem, skipped } from '@integration-host/shared/observability/checks'
 import { postgresUrl } from '@integration-host/postgres/address'
 import {
   backendUrl,

@@ -1,5 +1,5 @@
 /** The commands of bulk operations: one action on many runs. */
-import { keyName } from '@integration-host/shared/access/key-name'
+import { keyName } from '@integration-host/shared/access/key-list'
 import {
   bulkActions,
   OperationDetail,

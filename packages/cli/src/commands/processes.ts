@@ -1,5 +1,5 @@
 /** The commands on processes: list, pause and resume. */
-import { keyName } from '@integration-host/shared/access/key-name'
+import { keyName } from '@integration-host/shared/access/key-list'
 import { z } from 'zod'
 import { expectNone } from '../command.ts'
 import { UsageError } from '../exit-code.ts'

@@ -16,7 +16,7 @@ import {
   entriesQueue,
 } from '@integration-host/shared/contracts/provider-event'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
-import { queueArguments } from '@integration-host/shared/messaging/rabbitmq/queue-arguments'
+import { queueArguments } from '@integration-host/shared/messaging/rabbitmq/messages'
 import { z } from 'zod'
 
 export interface WantedQueue {

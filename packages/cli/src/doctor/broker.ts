@@ -1,9 +1,5 @@
-import { isLoopback } from '@integration-host/shared/http/loopback'
-import {
-  type CheckResult,
-  skipped,
-  warning,
-} from '@integration-host/shared/observability/checks/check-result'
+import { isLoopback } from '@integration-host/shared/http/origin-guard'
+import { type CheckResult, skipped, warning } from '@integration-host/shared/observability/checks'
 import { type AmqpNode, parseAmqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { TlsFiles } from '@integration-host/shared/tls/tls-files'

@@ -7,7 +7,7 @@ import {
   ok,
   problem,
   warning,
-} from '@integration-host/shared/observability/checks/check-result'
+} from '@integration-host/shared/observability/checks'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { CredentialPage } from '../commands/credentials.ts'
 import { mostFrequent } from './most-frequent.ts'

@@ -2,13 +2,9 @@ import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forwa
 import {
   ForwardProxyError,
   type ForwardProxyFailure,
-} from '@integration-host/shared/http/forward-proxy/forward-proxy-error'
-import { openTunnel } from '@integration-host/shared/http/forward-proxy/tunnel'
-import {
-  type CheckResult,
-  ok,
-  problem,
-} from '@integration-host/shared/observability/checks/check-result'
+  openTunnel,
+} from '@integration-host/shared/http/forward-proxy/tunnel'
+import { type CheckResult, ok, problem } from '@integration-host/shared/observability/checks'
 
 const CHECK = 'forward proxy'
 

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { CheckResult } from '@integration-host/shared/observability/checks/check-result'
+import type { CheckResult } from '@integration-host/shared/observability/checks'
 import { shippedPolicies, wantedQueues } from './broker-topology.ts'
 import { examineManagement } from './management.ts'
 

@@ -2,7 +2,7 @@
  * Checks queues and policies by RabbitMQ's management HTTP API. This API reports policies, alarms and every argument
  * of a queue, none of which AMQP reports.
  */
-import { boundedText } from '@integration-host/shared/http/bounded-text'
+import { boundedText } from '@integration-host/shared/http/response-body'
 import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import {
   type CheckResult,
@@ -10,8 +10,9 @@ import {
   problem,
   skipped,
   warning,
-} from '@integration-host/shared/observability/checks/check-result'
-import { checkClock, httpClock } from '@integration-host/shared/observability/checks/clock'
+  checkClock,
+  httpClock,
+} from '@integration-host/shared/observability/checks'
 import { z } from 'zod'
 import {
   DEFINITIONS,

@@ -6,7 +6,7 @@ import {
   ok,
   problem,
   warning,
-} from '@integration-host/shared/observability/checks/check-result'
+} from '@integration-host/shared/observability/checks'
 import { counted } from '../terminal.ts'
 
 /** A queue as the management API describes it. A member is absent or `null` if the broker does not know the value. */

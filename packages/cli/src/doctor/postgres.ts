@@ -4,16 +4,10 @@ import {
   ok,
   problem,
   checkVersion,
-} from '@integration-host/shared/observability/checks/check-result'
-import { checkClock } from '@integration-host/shared/observability/checks/clock'
-import {
-  checkMigrations,
-  readMigrationState,
-} from '@integration-host/shared/observability/checks/migrations'
-import {
-  checkPostgresStandbys,
-  readPostgresReplication,
-} from '@integration-host/shared/observability/checks/postgres-standbys'
+  checkClock,
+} from '@integration-host/shared/observability/checks'
+import { checkMigrations, readMigrationState } from '@integration-host/postgres/migrations'
+import { checkPostgresStandbys, readPostgresReplication } from '@integration-host/postgres/standbys'
 import { parsePostgresUrl, type TlsPaths } from '@integration-host/postgres/address'
 import { driverOptions } from '@integration-host/postgres/driver-options'
 import { createServerSockets } from '@integration-host/postgres/server-sockets'

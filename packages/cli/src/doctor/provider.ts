@@ -1,17 +1,18 @@
 import { z } from 'zod'
 import { remedyFor } from '@integration-host/shared/conditions'
 import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
-import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
-import { isLoopback } from '@integration-host/shared/http/loopback'
+import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/tunnel'
+import { isLoopback } from '@integration-host/shared/http/origin-guard'
 import { parseJson } from '@integration-host/shared/json'
-import { checkClock, httpClock } from '@integration-host/shared/observability/checks/clock'
 import {
+  checkClock,
+  httpClock,
   type CheckResult,
   ok,
   problem,
   skipped,
   warning,
-} from '@integration-host/shared/observability/checks/check-result'
+} from '@integration-host/shared/observability/checks'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import {

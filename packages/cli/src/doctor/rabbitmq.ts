@@ -4,7 +4,7 @@ import {
   problem,
   checkVersion,
   warning,
-} from '@integration-host/shared/observability/checks/check-result'
+} from '@integration-host/shared/observability/checks'
 import {
   inequivalenceOf,
   versionOf,
@@ -42,7 +42,7 @@ async function examineNode(
   signal: AbortSignal,
 ): Promise<readonly CheckResult[]> {
   const { connect } = await import('amqplib')
-  const { tlsOptions } = await import('@integration-host/shared/messaging/rabbitmq/tls-options')
+  const { tlsOptions } = await import('@integration-host/shared/messaging/rabbitmq/connection')
   let model: ChannelModel | null = null
   const stop = (): void => void model?.close().catch(() => {})
   signal.addEventListener('abort', stop, { once: true })

@@ -1,8 +1,4 @@
-import {
-  type CheckResult,
-  ok,
-  problem,
-} from '@integration-host/shared/observability/checks/check-result'
+import { type CheckResult, ok, problem } from '@integration-host/shared/observability/checks'
 import { brokerReason } from '@integration-host/shared/messaging/rabbitmq/broker-errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { meaningOf, redisReplyCode } from './error-meanings.ts'

@@ -5,17 +5,18 @@ import {
   skipped,
   checkVersion,
   warning,
-} from '@integration-host/shared/observability/checks/check-result'
-import { checkClock } from '@integration-host/shared/observability/checks/clock'
+  checkClock,
+} from '@integration-host/shared/observability/checks'
 import {
   checkRedisReplicas,
   checkSentinelDownAfter,
   DEFAULT_MAX_LAG_SECONDS,
-} from '@integration-host/shared/observability/checks/redis-replicas'
+  redisReason,
+  kindProblems,
+  parseInfo,
+} from '@integration-host/shared/redis/server-check'
 import { nameOf, type Server } from '@integration-host/shared/process/server-list'
 import { parseRedisUrl, type RedisAddress } from '@integration-host/shared/redis/address'
-import { redisReason } from '@integration-host/shared/redis/reason'
-import { kindProblems, parseInfo } from '@integration-host/shared/redis/server-check'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { TlsFiles } from '@integration-host/shared/tls/tls-files'
 import { DeadlinePassed, reached, unreachable } from './reach.ts'
@@ -40,7 +41,7 @@ export async function examineRedis(
   if (address.kind === 'servers') servers = address.servers
   else
     try {
-      const { findPrimary } = await import('@integration-host/shared/redis/sentinel')
+      const { findPrimary } = await import('@integration-host/shared/redis/connector')
       const primary = await findPrimary(address.sentinels, tls)
       servers = [primary]
       ;({ downAfterMs } = primary)

@@ -9,7 +9,7 @@ import {
   problem,
   skipped,
   warning,
-} from '@integration-host/shared/observability/checks/check-result'
+} from '@integration-host/shared/observability/checks'
 import { providerErrorOf } from '@integration-host/shared/provider-profile/provider-fault'
 import { z } from 'zod'
 import { queryOf } from '../commands/transactions/filter-options.ts'

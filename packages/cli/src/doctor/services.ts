@@ -6,8 +6,9 @@ import {
   problem,
   skipped,
   warning,
-} from '@integration-host/shared/observability/checks/check-result'
-import { checkClock, httpClock } from '@integration-host/shared/observability/checks/clock'
+  checkClock,
+  httpClock,
+} from '@integration-host/shared/observability/checks'
 import { KeyCheckPage } from '@integration-host/shared/contracts/custody'
 import { parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'

@@ -4,7 +4,7 @@
  */
 import { once } from 'node:events'
 import { createServer, type RequestListener, type Server } from 'node:http'
-import { isLoopback } from '@integration-host/shared/http/loopback'
+import { isLoopback } from '@integration-host/shared/http/origin-guard'
 import { CommandFailed } from '../exit-code.ts'
 import { isInteractive, notify, promptSecret, type Terminal } from '../terminal.ts'
 import { NoCallback } from './session.ts'

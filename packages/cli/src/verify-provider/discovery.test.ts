@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { generic } from '@integration-host/shared/provider-profile/generic'
+import { generic } from '@integration-host/shared/provider-profile/profiles'
 import { intuit } from '@integration-host/shared/provider-profile/intuit'
 import { compareDocument, isProviderHost, readKeys, usableDocument } from './discovery.ts'
 import { expectationsOf } from './expectations.ts'

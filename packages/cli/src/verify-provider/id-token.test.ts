@@ -1,6 +1,6 @@
 import { generateKeyPairSync, sign } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { generic } from '@integration-host/shared/provider-profile/generic'
+import { generic } from '@integration-host/shared/provider-profile/profiles'
 import { intuit } from '@integration-host/shared/provider-profile/intuit'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import { expectationsOf } from './expectations.ts'

@@ -1,11 +1,11 @@
 /** Calls the provider with a deadline for the whole response and a size limit for the body. Follows no redirect. */
 import { randomBytes } from 'node:crypto'
-import { boundedText } from '@integration-host/shared/http/bounded-text'
+import { boundedText } from '@integration-host/shared/http/response-body'
 import {
   type ProxyFor,
   withoutProxy,
 } from '@integration-host/shared/http/forward-proxy/forward-proxy'
-import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
+import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/tunnel'
 import { parseJsonObject } from '@integration-host/shared/json'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import type { Secret } from '@integration-host/shared/secrets/secret'

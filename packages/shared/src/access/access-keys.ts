@@ -1,9 +1,12 @@
-import { hash } from 'node:crypto'
 import { IntegrationError } from '../errors.ts'
 import type { Secret } from '../secrets/secret.ts'
 import { Caller, type Grants } from './caller.ts'
-import type { KeyEntry } from './key-list.ts'
+import { digestOf, type KeyEntry, parseKeyList } from './key-list.ts'
 import { type Scope, SERVICE_SCOPES } from './scope.ts'
+import { MAX_FAULTS, openListFile, type ReadFile, readableFile } from '../files/list-file.ts'
+import type { Health } from '../observability/health.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { Metrics } from '../observability/metrics.ts'
 
 /** The maximum number of `Authorization` headers whose callers are kept in memory. */
 const REMEMBERED_HEADERS = 10_000
@@ -103,9 +106,6 @@ export class AccessKeys {
   }
 }
 
-/** Returns the digest that a key file contains for a key: its SHA-256 in hex digits. */
-export const digestOf = (key: string): string => hash('sha256', key, 'hex')
-
 /**
  * A key of `SERVICE_API_KEY(S)` has no id, so logs show the first 8 hex digits of its SHA-256. These digits distinguish
  * the few keys of an installation, and do not help to guess a key of at least 32 characters.
@@ -131,3 +131,44 @@ const grantsOf = ({ id, scopes, realms, processes, expires }: KeyEntry): Grants 
 /** Returns the error for a request without a valid key. */
 export const unauthorized = (): IntegrationError =>
   new IntegrationError('unauthorized', 'present a service key as Authorization: Bearer …')
+
+/**
+ * The setting `SERVICE_KEYS_FILE`: the path of a valid key file. If the file is not valid, the error names this
+ * setting.
+ */
+export const keyFile = () =>
+  readableFile().superRefine(({ text }, context) => {
+    for (const message of parseKeyList(text).faults.slice(0, MAX_FAULTS))
+      context.addIssue({ code: 'custom', message })
+  })
+
+interface Settings {
+  readonly SERVICE_API_KEY: readonly Secret[]
+  readonly SERVICE_KEYS_FILE?: ReadFile | undefined
+}
+
+export interface OpenedAccessKeys extends Disposable {
+  readonly keys: AccessKeys
+}
+
+/**
+ * Loads the keys of a service from its settings and its key file. Changes of the key file take effect without a
+ * restart.
+ */
+export function openAccessKeys(
+  { SERVICE_API_KEY, SERVICE_KEYS_FILE }: Settings,
+  deps: { readonly logger: Logger; readonly health: Health; readonly metrics: Metrics },
+): OpenedAccessKeys {
+  const keys = new AccessKeys(SERVICE_API_KEY)
+  if (SERVICE_KEYS_FILE === undefined) return { keys, [Symbol.dispose]: () => {} }
+  const file = openListFile(
+    SERVICE_KEYS_FILE,
+    {
+      setting: 'SERVICE_KEYS_FILE',
+      parse: parseKeyList,
+      onList: (list) => keys.replaceList(list),
+    },
+    deps,
+  )
+  return { keys, [Symbol.dispose]: () => file[Symbol.dispose]() }
+}

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { changeKeyList, KeyListInvalid, readKeyList } from './change-key-list.ts'
-import { installationKeys, newKey } from './new-key.ts'
+import { installationKeys, newKey } from './key-list.ts'
 
 let folder: string
 let file: string

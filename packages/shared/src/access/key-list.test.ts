@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { digestOf } from './access-keys.ts'
-import { parseKeyList } from './key-list.ts'
+import { digestOf, parseKeyList, keyName } from './key-list.ts'
 
 const sha256 = digestOf('ihk_'.padEnd(40, 'k'))
 const key = { id: 'erp', sha256, scopes: ['gateway:read'], realms: ['*'], processes: ['*'] }
@@ -71,3 +70,10 @@ describe('parseKeyList()', () => {
     expect(faults.join('\n')).not.toContain('ihk_')
   })
 })
+
+it.each([
+  ['a4f7a2af', 'SERVICE_API_KEY (a4f7a2af)'],
+  ['operator', 'operator'],
+  ['ada@example.com', 'ada@example.com'],
+  ['', ''],
+])('the key %j is named %j', (id, name) => expect(keyName(id)).toBe(name))

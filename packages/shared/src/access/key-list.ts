@@ -1,7 +1,9 @@
+import { hash, randomBytes } from 'node:crypto'
 import { z } from 'zod'
-import type { ParsedList } from '../files/parsed-list.ts'
+import type { ParsedList } from '../files/list-file.ts'
 import { OWN_TEXT, parseJson } from '../json.ts'
-import { SCOPES } from './scope.ts'
+import { SCOPES, type Scope } from './scope.ts'
+import { Secret } from '../secrets/secret.ts'
 
 /**
  * The id of a key, by which logs name its callers. An id must be shorter than a key, so that a key that is entered as
@@ -37,6 +39,9 @@ export const KeyEntry = z.strictObject({
     .optional(),
 })
 export type KeyEntry = z.output<typeof KeyEntry>
+
+/** Returns the digest that a key file contains for a key: its SHA-256 in hex digits. */
+export const digestOf = (key: string): string => hash('sha256', key, 'hex')
 
 /**
  * Parses the content of a key file. If the content is not valid, `faults` has a line for each fault. A line contains
@@ -79,3 +84,74 @@ function repetitions(keys: readonly KeyEntry[], member: 'id' | 'sha256'): readon
     return isRepeated ? [`key ${index + 1} (${key.id}): ${member} is that of an earlier key`] : []
   })
 }
+
+/**
+ * Returns the name of a key in texts for persons. A key of `SERVICE_API_KEY(S)` has no id of its own, only digits of its
+ * digest, so the name says where the key comes from.
+ *
+ * @param id the id of a key, or the name of a person, which stays as it is
+ */
+export const keyName = (id: string): string =>
+  /^[0-9a-f]{8}$/.test(id) ? `SERVICE_API_KEY (${id})` : id
+
+/** The permissions of a new key: the members of its entry without the digest. */
+export type KeyTerms = Omit<KeyEntry, 'sha256'>
+
+/**
+ * Returns a new key, and its entry for the key file. Scanners of source code and logs can recognize a key by its prefix
+ * `ihk_`.
+ */
+export function newKey(terms: KeyTerms): { readonly key: Secret; readonly entry: KeyEntry } {
+  const key = new Secret(`ihk_${randomBytes(32).toString('base64url')}`)
+  return { key, entry: entryOf(key, terms) }
+}
+
+/** Returns the entry of the key file for an existing key. */
+export const entryOf = (key: Secret, { id, ...rest }: KeyTerms): KeyEntry => ({
+  id,
+  sha256: digestOf(key.reveal()),
+  ...rest,
+})
+
+const everything = { realms: ['*'], processes: ['*'] } as const satisfies Partial<KeyTerms>
+const NOT_FOR_OPERATORS: readonly Scope[] = ['credentials:token', 'custody:transfer', 'act-for']
+const NOT_FOR_CONSOLE: readonly Scope[] = [
+  'credentials:token',
+  'custody:transfer',
+  'gateway:read',
+  'gateway:write',
+]
+
+/** The keys that the compose stack and the embedded host create at their first start. */
+export const installationKeys = {
+  /** The key for applications. It allows calls of the accounting API, and queuing and reading transactions. */
+  application: {
+    id: 'application',
+    scopes: [
+      'gateway:read',
+      'gateway:write',
+      'credentials:read',
+      'transactions:read',
+      'transactions:queue',
+    ],
+    ...everything,
+  },
+  /**
+   * The key for the command line. It cannot read tokens, export or import grants, or act for another person. For such
+   * tasks, operators create a key that expires.
+   */
+  operator: {
+    id: 'operator',
+    scopes: SCOPES.filter((scope) => !NOT_FOR_OPERATORS.includes(scope)),
+    ...everything,
+  },
+  /**
+   * The key for the web console, which acts for the persons who have signed in. It cannot read tokens, export grants or
+   * call the accounting API.
+   */
+  console: {
+    id: 'console',
+    scopes: SCOPES.filter((scope) => !NOT_FOR_CONSOLE.includes(scope)),
+    ...everything,
+  },
+} satisfies Readonly<Record<string, KeyTerms>>

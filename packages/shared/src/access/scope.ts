@@ -27,3 +27,7 @@ export type Scope = (typeof SCOPES)[number]
 
 /** The scopes of the keys in `SERVICE_API_KEY` and `SERVICE_API_KEYS`: all scopes except `act-for`. */
 export const SERVICE_SCOPES: readonly Scope[] = SCOPES.filter((scope) => scope !== 'act-for')
+
+/** The roles of the users of the console. A viewer sees the state of the installation. An operator may also act on it. */
+export const roles = ['viewer', 'operator'] as const
+export type Role = (typeof roles)[number]

@@ -1,7 +1,7 @@
 /** The lines of the users file of the console: `name:role:scrypt$32768$8$1$salt$hash` (scrypt, RFC 7914). */
 import { randomBytes, scrypt } from 'node:crypto'
 import { promisify } from 'node:util'
-import type { Role } from './user-role.ts'
+import type { Role } from './scope.ts'
 
 /** scrypt's cost parameters. One derivation needs 32 MiB and about 0.1 s of a processor core. */
 const COST = { N: 32_768, r: 8, p: 1, maxmem: 67_108_864 } as const

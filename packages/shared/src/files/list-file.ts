@@ -3,7 +3,13 @@ import { z } from 'zod'
 import type { Health } from '../observability/health.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Metrics } from '../observability/metrics.ts'
-import type { ParsedList } from './parsed-list.ts'
+
+/**
+ * The result of parsing a list. If the content is not valid, `list` is `null` and `faults` has a line for each fault.
+ */
+export type ParsedList<Entry> =
+  | { readonly list: readonly Entry[]; readonly faults: readonly [] }
+  | { readonly list: null; readonly faults: readonly string[] }
 
 /** The path of an existing file, and its content at the start. */
 export interface ReadFile {

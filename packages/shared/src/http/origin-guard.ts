@@ -3,9 +3,8 @@
  * service that needs no key. Such a page can send requests in two ways: under a host name of its own that resolves to
  * loopback (DNS rebinding), or by a link, a prefetch, a form or a script.
  */
-import type { MiddlewareHandler } from 'hono'
+import type { MiddlewareHandler, Context } from 'hono'
 import { IntegrationError } from '../errors.ts'
-import { isLoopback } from './loopback.ts'
 
 const HOST = /^(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?$/
 
@@ -44,4 +43,32 @@ export const rejectCrossSite: MiddlewareHandler = async (c, next) => {
     throw new IntegrationError('forbidden', 'Requests from other sites are not allowed here')
   }
   await next()
+}
+
+/**
+ * Returns whether a host name, spelled as `URL.hostname` returns it, belongs to the loopback interface: `localhost`
+ * (RFC 6761 §6.3), `[::1]` or an address of 127.0.0.0/8 (RFC 1122 §3.2.1.3). The whole address is compared, because a
+ * comparison of the prefix would accept the public name `127.0.0.1.example.com`.
+ */
+export const isLoopback = (hostname: string): boolean =>
+  hostname === 'localhost' || hostname === '[::1]' || /^127(?:\.\d{1,3}){3}$/.test(hostname)
+
+/**
+ * Rejects HEAD requests, which Hono would handle like GET. Browsers and mail scanners check links with HEAD requests,
+ * and these must not start an authorization or use up a state.
+ */
+export function rejectHead(c: Context, allow: string): void {
+  if (c.req.method !== 'HEAD') return
+  c.header('Allow', allow)
+  throw new IntegrationError('method_not_allowed', 'use GET')
+}
+
+/**
+ * Rejects a request that a browser sends for an image, for a script or with fetch(), because the redirect to the
+ * provider is useful only for a navigation. A client without Fetch Metadata headers is not rejected.
+ */
+export function rejectSubresource(c: Context): void {
+  const destination = c.req.header('Sec-Fetch-Dest')
+  if (destination === undefined || destination === 'document') return
+  throw new IntegrationError('invalid_request', 'open this address as a page of its own')
 }

@@ -8,7 +8,7 @@ import { createHealth } from '../observability/health.ts'
 import { createLogger } from '../observability/logger.ts'
 import { createMetrics } from '../observability/metrics.ts'
 import { Secret } from '../secrets/secret.ts'
-import { routedFixedPath } from './fixed-path.ts'
+import { routedFixedPath } from './openapi.ts'
 import { createServiceApp, validate } from './service-app.ts'
 
 const KEY = 'k'.repeat(32)

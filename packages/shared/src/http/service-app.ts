@@ -14,10 +14,15 @@ import type { Metrics } from '../observability/metrics.ts'
 import type { Caller } from '../access/caller.ts'
 import { identify } from './access.ts'
 import { type ConnectionState, connectionState, UNAUTHENTICATED_IDLE_MS } from './connections.ts'
-import { pathsWith, publicPath } from './fixed-path.ts'
-import { onlyKnownQuery } from './known-query.ts'
-import { hasBody, limitBody } from './limit-body.ts'
-import { type Content, DOCUMENTATION_PATHS, documentRoutes, PROBLEM_CONTENT } from './openapi.ts'
+import {
+  pathsWith,
+  publicPath,
+  type Content,
+  DOCUMENTATION_PATHS,
+  documentRoutes,
+  PROBLEM_CONTENT,
+} from './openapi.ts'
+import { onlyKnownQuery, hasBody, limitBody } from './request.ts'
 import { notFoundHandler, problemResponse } from './problem.ts'
 import type { HttpBindings } from '@hono/node-server'
 import { serveTraced, tracing } from '../observability/telemetry.ts'

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { UnsupportedBackend, type CheckResult } from './checks/check-result.ts'
+import { UnsupportedBackend, type CheckResult } from './checks.ts'
 import type { Logger } from './logger.ts'
 
 const UpState = z.object({ status: z.literal('up'), since: z.iso.datetime() })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { providerErrorOf, providerReason } from './provider-fault.ts'
-import { generic } from './generic.ts'
+import { generic } from './profiles.ts'
 import { intuit } from './intuit.ts'
 
 const ISSUER = 'https://oauth.platform.intuit.com/op/v1'

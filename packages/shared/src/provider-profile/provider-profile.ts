@@ -1,6 +1,6 @@
 /**
  * The services' assumptions about one accounting provider, as one typed object. The setting `PROVIDER_PROFILE` selects
- * a profile, and each profile is a file beside this one. No other source file names a provider. docs/intuit.md lists
+ * a profile of `profiles.ts`. No other source file names a provider. docs/intuit.md lists
  * each assumption of the profile `intuit` with its source and its test.
  */
 import type { ProviderFault } from './provider-fault.ts'

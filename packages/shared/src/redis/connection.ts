@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis'
 import { coalesceWrites } from '../batching/coalesce-writes.ts'
 import type { Dependency } from '../observability/health.ts'
-import { backoffMs } from '../process/backoff.ts'
+import { backoffMs } from '../process/clock.ts'
 import { nameOf, type Server } from '../process/server-list.ts'
 import type { Secret } from '../secrets/secret.ts'
 import type { TlsFiles } from '../tls/tls-files.ts'
@@ -11,10 +11,10 @@ import {
   type ConnectorDeps,
   connectorOptions,
   type ServerInfo,
+  findPrimary,
+  watchFailovers,
 } from './connector.ts'
-import { redisReason } from './reason.ts'
-import { findPrimary, watchFailovers } from './sentinel.ts'
-import { checkServer, NotWritable, writeProblem } from './server-check.ts'
+import { redisReason, checkServer, NotWritable, writeProblem } from './server-check.ts'
 
 export interface RedisOptions {
   /** The name of the connection in the output of `CLIENT LIST`. */

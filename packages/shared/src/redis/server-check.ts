@@ -1,15 +1,17 @@
 import type { Redis } from 'ioredis'
-import { checkClock } from '../observability/checks/clock.ts'
 import {
+  checkClock,
   checkVersion,
   type CheckResult,
   problem,
   throwOnProblem,
   UnsupportedBackend,
-} from '../observability/checks/check-result.ts'
-import type { Dependency } from '../observability/health.ts'
+  ok,
+  warning,
+} from '../observability/checks.ts'
+import { type Dependency, reasonOf } from '../observability/health.ts'
 import type { ServerInfo } from './connector.ts'
-import { NO_CLUSTER } from './reason.ts'
+import { tlsFailure } from '../tls/tls-failure.ts'
 
 /**
  * The error if the server is not a primary that accepts writes. The client can try another server, or the same server
@@ -88,3 +90,124 @@ export const parseInfo = (text: string): ServerInfo =>
       return at > 0 ? [[line.slice(0, at), line.slice(at + 1)]] : []
     }),
   )
+
+/** The error if none of the servers was found to be the primary. The message is safe to log. */
+export class NoPrimary extends Error {
+  override readonly name = 'NoPrimary'
+}
+
+const NO_CLUSTER = 'Redis Cluster is not supported; use Sentinel or a single primary'
+
+/** The meanings of the codes with which Redis begins an error reply. Other codes are reported unchanged. */
+const meanings: Readonly<Record<string, string>> = {
+  WRONGPASS: 'rejects the user or the password',
+  NOAUTH: 'needs a password',
+  NOPERM: 'denies this user a needed permission',
+  DENIED: 'accepts connections from its own machine only',
+  LOADING: 'is loading its data',
+  READONLY: 'is a replica and rejects writes',
+  MASTERDOWN: 'is a replica that lost its primary',
+  NOREPLICAS: 'is a primary with too few replicas and rejects writes',
+  MOVED: NO_CLUSTER,
+  ASK: NO_CLUSTER,
+  CROSSSLOT: NO_CLUSTER,
+  CLUSTERDOWN: NO_CLUSTER,
+}
+
+/** Returns the part of a Redis error, or of a connection error, that is safe to log. */
+export function redisReason(error: unknown): string {
+  if (error instanceof NoPrimary || error instanceof UnsupportedBackend) return error.message
+  const failure = tlsFailure(error)
+  if (failure !== null) return failure.reason
+  const message = error instanceof Error ? error.message : ''
+  if (message.startsWith('ERR No such master')) return 'knows no primary of this name'
+  if (/^(Socket timeout|Command timed out)/.test(message)) return 'does not respond'
+  if (message === 'Connection is closed.') return 'connection closed'
+  if (/^ERR unknown command .?sentinel/i.test(message)) return 'is not a Sentinel'
+  const reason = reasonOf(error)
+  return Object.hasOwn(meanings, reason) ? (meanings[reason] ?? reason) : reason
+}
+
+/** What a Redis primary reports about its replicas. */
+export interface RedisReplication {
+  /** The reply to `INFO replication`, or the reply to `INFO`, which contains the same lines. */
+  readonly info: string
+  /** How many replicas must have received a write before the write counts as acknowledged (`REDIS_REPLICAS`). */
+  readonly required: number
+  /** The server's `min-replicas-to-write`; 0 if it is not known. */
+  readonly minToWrite: number
+  /** The server's `min-replicas-max-lag` in seconds: a replica with a larger lag is not counted. */
+  readonly maxLagSeconds: number
+}
+
+/** The default of Redis for `min-replicas-max-lag`, in seconds. */
+export const DEFAULT_MAX_LAG_SECONDS = 10
+
+const CHECK = 'replicas'
+
+/**
+ * Checks whether enough replicas are connected, and whether writes wait for these replicas. As in Redis, a replica
+ * counts if its state is `online` and its lag is at most `maxLagSeconds`.
+ */
+export function checkRedisReplicas(replication: RedisReplication): CheckResult {
+  const { info, required, minToWrite, maxLagSeconds } = replication
+  const replicas = [...info.matchAll(/^slave\d+:(.*?)\r?$/gm)].map(([, fields = '']) =>
+    parseReplica(fields),
+  )
+  const good = replicas.filter(
+    ({ isOnline, lagSeconds }) => isOnline && lagSeconds <= maxLagSeconds,
+  )
+  const needed = Math.max(required, minToWrite)
+  const behind = replicas.length - good.length
+  const found = `${good.length} connected${behind > 0 ? `, and ${behind} more than ${maxLagSeconds} s behind or not in sync` : ''}`
+  if (good.length < needed)
+    return problem(
+      CHECK,
+      `${found}; ${needed} needed`,
+      'Start the missing replicas: until then no credential is refreshed and no company can connect.',
+    )
+  if (required === 0)
+    return replicas.length === 0
+      ? ok(CHECK, 'none')
+      : problem(
+          CHECK,
+          `${found}; REDIS_REPLICAS is 0, so no write waits for one`,
+          'Set REDIS_REPLICAS=1 for token-service: otherwise a failover loses rotated tokens, and these companies must connect again (docs/clusters.md).',
+        )
+  return good.length === needed
+    ? warning(
+        CHECK,
+        `${found}; all of them needed`,
+        'Add a replica: when one of them stops, no credential is refreshed.',
+      )
+    : ok(CHECK, `${found}; ${required} must have each write`)
+}
+
+/** Parses the fields of a line such as `slave0:ip=10.0.0.2,port=6379,state=online,offset=42,lag=1`. */
+function parseReplica(fields: string): { readonly isOnline: boolean; readonly lagSeconds: number } {
+  const values = new Map(
+    fields.split(',').map((field) => field.split('=', 2) as [string, string | undefined]),
+  )
+  return { isOnline: values.get('state') === 'online', lagSeconds: Number(values.get('lag') ?? 0) }
+}
+
+/**
+ * Compares two times: the time after which Sentinel replaces a primary, and the time for which an isolated primary
+ * still accepts writes. Returns `null` if a primary accepts writes even without a replica, because an isolated primary
+ * then accepts writes for an unlimited time.
+ */
+export function checkSentinelDownAfter(
+  { minToWrite, maxLagSeconds }: Pick<RedisReplication, 'minToWrite' | 'maxLagSeconds'>,
+  downAfterMs: number,
+): CheckResult | null {
+  if (minToWrite === 0) return null
+  const check = 'min-replicas-max-lag'
+  const found = `${maxLagSeconds} s, and Sentinel replaces a primary after ${downAfterMs / 1_000} s`
+  return maxLagSeconds * 1_000 < downAfterMs
+    ? ok(check, found)
+    : warning(
+        check,
+        found,
+        "Set min-replicas-max-lag below Sentinel's down-after-milliseconds, such as 2 and 5000: until the lag has passed, a primary without replicas accepts writes that are lost.",
+      )
+}

@@ -7,7 +7,7 @@ import {
 } from '../../../../tests/support/backends/redis-servers.ts'
 import { eventually } from '../../test-support/eventually.ts'
 import { openRedis, type TestConnection } from '../../test-support/redis-client.ts'
-import { findPrimary } from './sentinel.ts'
+import { findPrimary } from './connector.ts'
 
 /** A port on which no server listens. */
 const DEAD = '127.0.0.1:1'

@@ -1,4 +1,4 @@
-import { generic } from '@integration-host/shared/provider-profile/generic'
+import { generic } from '@integration-host/shared/provider-profile/profiles'
 import { intuit } from '@integration-host/shared/provider-profile/intuit'
 import { describe, expect, it } from 'vitest'
 import { createPostMarker } from './repeatable-post.ts'

@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
+import { digestOf } from '@integration-host/shared/access/key-list'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createMemoryUsageStore } from '../adapters/memory/usage-store.ts'
 import type { UsageStore } from '../usage/usage.ts'

@@ -1,6 +1,6 @@
 /** The session of a person, as the browser sees it. The secret of the session is in a cookie that no script can read. */
 import { z } from 'zod'
-import { roles } from '@integration-host/shared/access/user-role'
+import { roles } from '@integration-host/shared/access/scope'
 
 export const signInWays = ['link', 'password', 'oidc'] as const
 export type SignInWay = (typeof signInWays)[number]

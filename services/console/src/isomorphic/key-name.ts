@@ -2,7 +2,7 @@
  * Returns the name of a key in texts for persons. A key of `SERVICE_API_KEY(S)` has no id of its own, only digits of its
  * digest, so the name says where the key comes from.
  *
- * `packages/shared/src/access/key-name.ts` is the same for the command line.
+ * `packages/shared/src/access/key-list.ts` is the same for the command line.
  *
  * @param id the id of a key, or the name of a person, which stays as it is
  */

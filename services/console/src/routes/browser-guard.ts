@@ -9,7 +9,7 @@ import { getCookie } from 'hono/cookie'
 import { actOnce } from './repeated-requests.ts'
 import { cookieName } from './session-cookie.ts'
 import { allows } from '../session/role.ts'
-import type { Role } from '@integration-host/shared/access/user-role'
+import type { Role } from '@integration-host/shared/access/scope'
 import type { Session } from '../session/session-store.ts'
 import type { Sessions } from '../session/sessions.ts'
 

@@ -1,5 +1,5 @@
 /** The routes with which the pages read from the services, and change something at the services. */
-import type { Role } from '@integration-host/shared/access/user-role'
+import type { Role } from '@integration-host/shared/access/scope'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import type { Context, Handler } from 'hono'
 import { describeRoute, type DescribeRouteOptions } from 'hono-openapi'

@@ -4,11 +4,11 @@
  */
 import { hash } from 'node:crypto'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { rejectHead, rejectSubresource } from '@integration-host/shared/http/navigation'
+import { rejectHead, rejectSubresource } from '@integration-host/shared/http/origin-guard'
 import { problemOf } from '@integration-host/shared/http/problem'
 import { problemResponses, textResponse } from '@integration-host/shared/http/service-app'
 import type { Logger } from '@integration-host/shared/observability/logger'
-import { createRateLimit } from '@integration-host/shared/process/rate-limit'
+import { createRateLimit } from '@integration-host/shared/process/limits'
 import { type Context, Hono } from 'hono'
 import { deleteCookie, getCookie, setCookie } from 'hono/cookie'
 import { html } from 'hono/html'

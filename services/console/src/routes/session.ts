@@ -1,8 +1,11 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import type { Logger } from '@integration-host/shared/observability/logger'
-import { createRateLimit } from '@integration-host/shared/process/rate-limit'
-import { createSemaphore, type Semaphore } from '@integration-host/shared/process/semaphore'
+import {
+  createRateLimit,
+  createSemaphore,
+  type Semaphore,
+} from '@integration-host/shared/process/limits'
 import type { NetworkOf } from '@integration-host/shared/http/peer-network'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
@@ -18,7 +21,7 @@ import type { KnownBrowsers } from '../session/known-browsers.ts'
 import type { OneTimeLinks } from '../session/one-time-link.ts'
 import type { OpenIdProvider } from '../session/openid-provider.ts'
 import { isPasswordOf, lineDigest, type User } from '../session/password.ts'
-import type { Role } from '@integration-host/shared/access/user-role'
+import type { Role } from '@integration-host/shared/access/scope'
 import type { Session } from '../session/session-store.ts'
 import type { SignInDelay } from '../session/sign-in-delay.ts'
 import { sessionOf } from './browser-guard.ts'

@@ -1,5 +1,5 @@
 /** Determines the role of a person who signs in with OpenID Connect. */
-import type { Role } from '@integration-host/shared/access/user-role'
+import type { Role } from '@integration-host/shared/access/scope'
 
 /** The claims of a verified id token that identify a person. */
 export interface PersonClaims {

@@ -1,8 +1,8 @@
 /** The users of `USERS_FILE`, and the check of their passwords with scrypt (RFC 7914). */
 import { hash as digestOf, timingSafeEqual } from 'node:crypto'
 import { HASH_BYTES, hashOf } from '@integration-host/shared/access/user-line'
-import { type Role, roles } from '@integration-host/shared/access/user-role'
-import type { ParsedList } from '@integration-host/shared/files/parsed-list'
+import { type Role, roles } from '@integration-host/shared/access/scope'
+import type { ParsedList } from '@integration-host/shared/files/list-file'
 
 export interface User {
   readonly name: string

@@ -1,4 +1,4 @@
-import { type Role, roles } from '@integration-host/shared/access/user-role'
+import { type Role, roles } from '@integration-host/shared/access/scope'
 
 /** Returns whether the role `role` includes the permissions of `needed`. */
 export const allows = (role: Role, needed: Role): boolean =>

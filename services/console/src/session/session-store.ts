@@ -1,5 +1,5 @@
 import type { SignInWay } from '../contracts/session.ts'
-import type { Role } from '@integration-host/shared/access/user-role'
+import type { Role } from '@integration-host/shared/access/scope'
 
 /** A session as it is stored. The times are epoch milliseconds. */
 export interface Session {

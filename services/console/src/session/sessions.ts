@@ -12,7 +12,7 @@
  */
 import { hash, randomBytes } from 'node:crypto'
 import { IntegrationError } from '@integration-host/shared/errors'
-import type { Role } from '@integration-host/shared/access/user-role'
+import type { Role } from '@integration-host/shared/access/scope'
 import type { Session, SessionStore } from './session-store.ts'
 
 const MAX_PER_USER = 5

@@ -4,7 +4,7 @@ import {
   providerRoutingKey,
 } from '@integration-host/shared/contracts/provider-event'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
-import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
+import { misaddressed } from '@integration-host/shared/messaging/message-bus'
 import { parseMessageAs } from '@integration-host/shared/json'
 import {
   changeOf,

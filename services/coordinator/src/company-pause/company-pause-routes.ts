@@ -2,7 +2,7 @@ import { CompanyPauseView, PausedCompanies } from '@integration-host/shared/cont
 import { Realm } from '@integration-host/shared/contracts/realm'
 import type { Caller } from '@integration-host/shared/access/caller'
 import { callerOf, needs } from '@integration-host/shared/http/access'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { onlyKnownQuery } from '@integration-host/shared/http/request'
 import { responses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'

@@ -2,7 +2,7 @@ import { providerRoutingKey } from '@integration-host/shared/contracts/provider-
 import { StepMessage } from '@integration-host/shared/contracts/topology'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { parseMessageAs } from '@integration-host/shared/json'
-import { MISADDRESSED } from '@integration-host/shared/messaging/misaddressed'
+import { MISADDRESSED } from '@integration-host/shared/messaging/message-bus'
 import type { Act } from '../run/action.ts'
 import { type DeadLetter, namedBy } from '../run/dead-letter.ts'
 import { notActive } from '../run/errors.ts'

@@ -1,6 +1,6 @@
 import { CreateDecisionLink, DecisionLink } from '@integration-host/shared/contracts/decision'
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
-import { createProductPages, type Product } from '@integration-host/shared/http/product-page'
+import { createProductPages, type Product } from '@integration-host/shared/http/page'
 import { textResponse } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'

@@ -1,5 +1,5 @@
 import { createLogger } from '@integration-host/shared/observability/logger'
-import { type Random, randomOf } from '@integration-host/shared/random'
+import { type Random, randomOf } from '@integration-host/shared/test-support/random'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { contractTimes, type MovableSource } from '../../test-support/movable-source.ts'
 import { processOf } from '../../test-support/process-of.ts'

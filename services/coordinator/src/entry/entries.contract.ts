@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
+import { digestOf } from '@integration-host/shared/access/key-list'
 import { EntryPage } from '@integration-host/shared/contracts/company'
 import { stepQueue } from '@integration-host/shared/contracts/topology'
 import type { TakenObject } from '@integration-host/shared/contracts/operations'

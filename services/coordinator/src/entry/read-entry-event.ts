@@ -5,7 +5,7 @@ import {
 } from '@integration-host/shared/contracts/provider-event'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { parseMessageAs } from '@integration-host/shared/json'
-import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
+import { misaddressed } from '@integration-host/shared/messaging/message-bus'
 import type { ChangeMessage } from '../change/change-queue.ts'
 import { entryChangeOf } from '../step/entry-trigger.ts'
 

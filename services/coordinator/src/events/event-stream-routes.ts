@@ -19,8 +19,7 @@
  * A client that was cut off reconnects with its Last-Event-ID, so it loses no event that the transition feed still has.
  */
 import type { ServerResponse } from 'node:http'
-import type { Caller } from '@integration-host/shared/access/caller'
-import { type PlaceLimits, Places } from '@integration-host/shared/access/places'
+import { type Caller, type PlaceLimits, Places } from '@integration-host/shared/access/caller'
 import {
   afterThisTurn,
   afterWritesOfThisTurn,

@@ -15,7 +15,7 @@ import {
   validate,
 } from '@integration-host/shared/http/service-app'
 import { callerOf, needs } from '@integration-host/shared/http/access'
-import { ifMatch } from '@integration-host/shared/http/if-match'
+import { ifMatch } from '@integration-host/shared/http/request'
 import { headerParameter } from '@integration-host/shared/http/openapi'
 import type { Context, Handler } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'

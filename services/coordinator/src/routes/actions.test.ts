@@ -1,4 +1,4 @@
-import { digestOf } from '@integration-host/shared/access/access-keys'
+import { digestOf } from '@integration-host/shared/access/key-list'
 import type { ActionPage } from '@integration-host/shared/contracts/operations'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {

@@ -1,7 +1,10 @@
 /** The HTML page on which a person decides. It has no script, and shows nothing of the run but what `ask` has returned. */
 import { factText, type DecisionAsk } from '@integration-host/shared/contracts/decision'
-import type { PageContent, ProductPages } from '@integration-host/shared/http/product-page'
-import { PAGE_STYLE_SOURCE } from '@integration-host/shared/http/small-page'
+import {
+  type PageContent,
+  type ProductPages,
+  PAGE_STYLE_SOURCE,
+} from '@integration-host/shared/http/page'
 import { html } from 'hono/html'
 import type { Decision } from '../decision/decisions.ts'
 

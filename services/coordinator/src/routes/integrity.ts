@@ -1,5 +1,5 @@
 import { lanesOf } from '@integration-host/shared/contracts/topology'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { onlyKnownQuery } from '@integration-host/shared/http/request'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { responses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'

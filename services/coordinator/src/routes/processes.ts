@@ -1,7 +1,7 @@
 import type { Caller } from '@integration-host/shared/access/caller'
 import { DecisionChoices } from '@integration-host/shared/contracts/decision'
 import type { ErrorCode } from '@integration-host/shared/errors'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { onlyKnownQuery } from '@integration-host/shared/http/request'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'

@@ -3,8 +3,7 @@
  * The transition feed of each replica receives the transitions of all replicas, so each replica can send such a
  * response, whichever replica ends the run.
  */
-import type { Caller } from '@integration-host/shared/access/caller'
-import { type PlaceLimits, Places } from '@integration-host/shared/access/places'
+import { type Caller, type PlaceLimits, Places } from '@integration-host/shared/access/caller'
 import type { TransactionEvent } from '@integration-host/shared/contracts/events'
 import { keyText, type Run, type RunKey } from '../run/run.ts'
 import { ONLY_RUN, type RunReader } from '../run/run-detail.ts'

@@ -4,9 +4,12 @@ import type { QueueTransaction } from '@integration-host/shared/contracts/transa
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, identified, needs } from '@integration-host/shared/http/access'
 import { onResponseClosed, rawJson } from '@integration-host/shared/http/without-web-streams'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import {
+  onlyKnownQuery,
+  PREFERENCE_APPLIED,
+  preferredWaitSeconds,
+} from '@integration-host/shared/http/request'
 import { headerParameter } from '@integration-host/shared/http/openapi'
-import { PREFERENCE_APPLIED, preferredWaitSeconds } from '@integration-host/shared/http/prefer'
 import {
   jsonResponse,
   problems,

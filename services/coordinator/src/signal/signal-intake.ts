@@ -1,6 +1,6 @@
 import { signalKey } from '@integration-host/shared/contracts/topology'
 import { errorCodes, hasCode, IntegrationError } from '@integration-host/shared/errors'
-import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
+import { misaddressed } from '@integration-host/shared/messaging/message-bus'
 import { queuerOf } from '../start/start-intake.ts'
 import type { StartMessage } from '../start/start-queue.ts'
 import { readSignal } from './read-signal.ts'

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
+import { digestOf } from '@integration-host/shared/access/key-list'
 import type { DeadLetterPage } from '@integration-host/shared/contracts/operations'
 import { START_EXCHANGE, signalKey } from '@integration-host/shared/contracts/topology'
 import { eventually } from '@integration-host/shared/test-support/eventually'

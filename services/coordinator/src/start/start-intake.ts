@@ -1,7 +1,7 @@
-import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
+import { misaddressed } from '@integration-host/shared/messaging/message-bus'
 import type { Actor } from '../run/action.ts'
-import type { IntakeResult } from '../worker/message-intake.ts'
 import {
+  type IntakeResult,
   type MessageIntake,
   type MessageIntakeDeps,
   startMessageIntake,

@@ -1,6 +1,6 @@
 /** Derives the outcome of a step from the outcome of one of its calls. */
 import { realmOf } from '@integration-host/shared/contracts/realm'
-import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
+import { parseRetryAfter } from '@integration-host/shared/http/header-list'
 import { DOCUMENT_LIMITS, jsonExcess, parseJson } from '@integration-host/shared/json'
 import {
   type ProviderFault,

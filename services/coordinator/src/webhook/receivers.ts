@@ -3,7 +3,7 @@
  * that sign the webhooks.
  */
 import { createHash } from 'node:crypto'
-import type { ParsedList } from '@integration-host/shared/files/parsed-list'
+import type { ParsedList } from '@integration-host/shared/files/list-file'
 import { OWN_TEXT, parseJson } from '@integration-host/shared/json'
 import { webhookTypes, type WebhookType } from '@integration-host/shared/contracts/events'
 import { Secret } from '@integration-host/shared/secrets/secret'

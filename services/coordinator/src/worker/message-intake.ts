@@ -15,7 +15,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
-import type { MessageAddress } from '@integration-host/shared/messaging/misaddressed'
+import type { MessageAddress } from '@integration-host/shared/messaging/message-bus'
 import type { PauseStore } from '../run/pause.ts'
 import type { PausedNames } from './gate.ts'
 import type { RunActions, QueueOutcome } from './run-actions.ts'

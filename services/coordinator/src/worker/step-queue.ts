@@ -11,13 +11,13 @@ import {
   ladder,
   processTopology,
 } from '@integration-host/shared/contracts/topology'
-import type {
-  Consumer,
-  Delivery,
-  MessageBus,
-  OutgoingMessage,
+import {
+  type Consumer,
+  type Delivery,
+  type MessageBus,
+  type OutgoingMessage,
+  misaddressed,
 } from '@integration-host/shared/messaging/message-bus'
-import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
 import { type SpanDescription, tracing } from '@integration-host/shared/observability/telemetry'
 import type { RunKey } from '../run/run.ts'
 import type { ProcessOutline } from '../run/transaction-source.ts'

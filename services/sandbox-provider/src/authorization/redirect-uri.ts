@@ -1,4 +1,4 @@
-import { isLoopback } from '@integration-host/shared/http/loopback'
+import { isLoopback } from '@integration-host/shared/http/origin-guard'
 
 /** Returns whether a provider accepts a redirect URI for registration. */
 type RedirectUriRule = (uri: URL) => boolean

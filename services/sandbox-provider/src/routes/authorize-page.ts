@@ -1,4 +1,4 @@
-import { PAGE_STYLE_SOURCE, smallPage } from '@integration-host/shared/http/small-page'
+import { PAGE_STYLE_SOURCE, smallPage } from '@integration-host/shared/http/page'
 import { html, raw } from 'hono/html'
 import { INVENTED } from '../authorization/decision.ts'
 import type { Company } from '../company/companies.ts'

@@ -11,7 +11,7 @@
 import { createHmac } from 'node:crypto'
 import type { Clock, Timer } from '@integration-host/shared/process/clock'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
-import { createSemaphore } from '@integration-host/shared/process/semaphore'
+import { createSemaphore } from '@integration-host/shared/process/limits'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { BookChange, OnChange } from './book-change.ts'
 import { type NotifiedChange, notificationOf } from './notification.ts'

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { isLoopback } from '@integration-host/shared/http/loopback'
+import { isLoopback } from '@integration-host/shared/http/origin-guard'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { givenLabels, type LabelsChange } from '../credential/labels.ts'
 import type { Provider } from '../provider/provider.ts'

@@ -5,7 +5,7 @@
  * Every adapter passes the same contract suite. All methods throw `IntegrationError` `store_unavailable` if the store
  * cannot be used.
  */
-import type { PlaceLimits } from '@integration-host/shared/access/places'
+import type { PlaceLimits } from '@integration-host/shared/access/caller'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { type ErrorCode, IntegrationError, quotaExceeded } from '@integration-host/shared/errors'
 import type { LabelsChange } from '../credential/labels.ts'

@@ -18,7 +18,7 @@ import { randomUUID } from 'node:crypto'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
-import { backoffMs } from '@integration-host/shared/process/backoff'
+import { backoffMs } from '@integration-host/shared/process/clock'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import {

@@ -6,7 +6,7 @@
  * cannot be used.
  */
 import { z } from 'zod'
-import type { PlaceLimits } from '@integration-host/shared/access/places'
+import type { PlaceLimits } from '@integration-host/shared/access/caller'
 import { type IntegrationError, quotaExceeded } from '@integration-host/shared/errors'
 import { Realm } from '@integration-host/shared/contracts/realm'
 

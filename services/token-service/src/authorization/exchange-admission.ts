@@ -9,7 +9,7 @@
  * is fair between their networks, so that a client that sends many callbacks delays its own network.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
-import { createSemaphore, type QueueLimits } from '@integration-host/shared/process/semaphore'
+import { createSemaphore, type QueueLimits } from '@integration-host/shared/process/limits'
 
 /** The kind of caller that causes a code exchange: a holder of a service key, or a browser without a key. */
 export type ExchangeCaller = 'browser' | 'key'

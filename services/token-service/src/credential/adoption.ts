@@ -20,8 +20,8 @@
  */
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { hasCode } from '@integration-host/shared/errors'
-import { backoffMs } from '@integration-host/shared/process/backoff'
-import { createSemaphore } from '@integration-host/shared/process/semaphore'
+import { backoffMs } from '@integration-host/shared/process/clock'
+import { createSemaphore } from '@integration-host/shared/process/limits'
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import type { Provider, ProviderResponse } from '../provider/provider.ts'
 import {

@@ -8,7 +8,7 @@
  *     `REFRESHES.count` refreshes a minute. Further hints are dropped.
  * D3  The sender of a hint learns nothing about the company, because the response does not wait for the refresh.
  */
-import { createRateLimit } from '@integration-host/shared/process/rate-limit'
+import { createRateLimit } from '@integration-host/shared/process/limits'
 import type { CredentialStore } from './credential-store.ts'
 import { isProvisional, isTerminal } from './fault.ts'
 import type { RefreshRoutine } from './refresh.ts'

@@ -1,5 +1,5 @@
 /** Completes the index of the credential store in the background after each start. */
-import { backoffMs } from '@integration-host/shared/process/backoff'
+import { backoffMs } from '@integration-host/shared/process/clock'
 import type { CredentialStore } from './credential-store.ts'
 
 export interface IndexUpkeepDeps {

@@ -5,7 +5,7 @@
  * Redis.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
-import { type Random, randomOf } from '@integration-host/shared/random'
+import { type Random, randomOf } from '@integration-host/shared/test-support/random'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
 import { grantOf } from '../../test-support/grants.ts'

@@ -44,8 +44,8 @@
  */
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
-import { backoffMs } from '@integration-host/shared/process/backoff'
-import { createSemaphore } from '@integration-host/shared/process/semaphore'
+import { backoffMs } from '@integration-host/shared/process/clock'
+import { createSemaphore } from '@integration-host/shared/process/limits'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { Provider, ProviderResponse, TokenSet } from '../provider/provider.ts'
 import {

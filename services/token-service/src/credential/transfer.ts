@@ -12,7 +12,7 @@
 import { randomUUID } from 'node:crypto'
 import type { ExportDocument, ImportReport } from '@integration-host/shared/contracts/custody'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { createSemaphore } from '@integration-host/shared/process/semaphore'
+import { createSemaphore } from '@integration-host/shared/process/limits'
 import { notFound } from './access-token.ts'
 import { type Credential, expiryNotice, type Grant, refreshDueAt } from './credential.ts'
 import { type CredentialStore, type LeasedCredential, VersionConflict } from './credential-store.ts'

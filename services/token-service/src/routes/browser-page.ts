@@ -8,8 +8,9 @@ import {
   createProductPages,
   type PageContent,
   type Product,
-} from '@integration-host/shared/http/product-page'
-import { PAGE_POLICY, PAGE_STYLE_SOURCE } from '@integration-host/shared/http/small-page'
+  PAGE_POLICY,
+  PAGE_STYLE_SOURCE,
+} from '@integration-host/shared/http/page'
 import { problemOf, problemResponse } from '@integration-host/shared/http/problem'
 
 /** The pages that the owners of companies see. They say which product asks for access. */

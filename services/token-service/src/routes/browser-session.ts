@@ -9,7 +9,7 @@ import type { CredentialView } from '@integration-host/shared/contracts/credenti
 import { type ErrorCode, IntegrationError } from '@integration-host/shared/errors'
 import { problems, textResponse } from '@integration-host/shared/http/service-app'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
-import { isLoopback } from '@integration-host/shared/http/loopback'
+import { isLoopback } from '@integration-host/shared/http/origin-guard'
 import {
   AUTHORIZATION_TTL_MS,
   type StartedAuthorization,

@@ -1,6 +1,6 @@
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import { rejectSubresource } from '@integration-host/shared/http/navigation'
+import { rejectSubresource } from '@integration-host/shared/http/origin-guard'
 import { textResponse } from '@integration-host/shared/http/service-app'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import type { ConnectLinks } from '../authorization/connect-links.ts'

@@ -7,8 +7,8 @@ import {
   CredentialView,
 } from '@integration-host/shared/contracts/credential'
 import { callerOf, needs } from '@integration-host/shared/http/access'
-import { routedFixedPath } from '@integration-host/shared/http/fixed-path'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { routedFixedPath } from '@integration-host/shared/http/openapi'
+import { onlyKnownQuery } from '@integration-host/shared/http/request'
 import { knownQuery, responses } from '@integration-host/shared/http/service-app'
 import { viewOf } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'

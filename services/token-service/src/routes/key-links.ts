@@ -6,7 +6,7 @@ import type { Caller } from '@integration-host/shared/access/caller'
 import { KeyId } from '@integration-host/shared/access/key-list'
 import { OpenLinks } from '@integration-host/shared/contracts/operations'
 import { callerOf, needs } from '@integration-host/shared/http/access'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { onlyKnownQuery } from '@integration-host/shared/http/request'
 import { responses, validate } from '@integration-host/shared/http/service-app'
 import {
   type ConnectLink,

@@ -2,7 +2,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/access-keys'
+import { digestOf } from '@integration-host/shared/access/key-list'
 import type { Scope } from '@integration-host/shared/access/scope'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, expect, it } from 'vitest'

@@ -7,8 +7,7 @@ import {
   startProxiedOrigins,
   through,
 } from '../../../test-support/proxied-origins.ts'
-import { createProxiedFetch } from './proxied-fetch.ts'
-import { openTunnel, type TunnelOptions } from './tunnel.ts'
+import { createProxiedFetch, openTunnel, type TunnelOptions } from './tunnel.ts'
 
 let origins: ProxiedOrigins
 beforeAll(async () => {

@@ -7,7 +7,34 @@ import { connect as connectTcp, isIP, isIPv6, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { reasonOf } from '../../observability/health.ts'
 import type { ForwardProxy, ProxyFor } from './forward-proxy.ts'
-import { ForwardProxyError } from './forward-proxy-error.ts'
+
+/**
+ * The reasons why a forward proxy opened no tunnel. `PROXY_UNREACHABLE`: no connection to the proxy was established.
+ * `PROXY_TIMEOUT`: the proxy did not respond in time. `PROXY_AUTHENTICATION_REQUIRED`: it responded with 407.
+ * `PROXY_REFUSED`: it responded with another status than 2xx. `PROXY_INVALID_RESPONSE`: it did not respond as an HTTP
+ * proxy.
+ */
+export type ForwardProxyFailure =
+  | 'PROXY_UNREACHABLE'
+  | 'PROXY_TIMEOUT'
+  | 'PROXY_AUTHENTICATION_REQUIRED'
+  | 'PROXY_REFUSED'
+  | 'PROXY_INVALID_RESPONSE'
+
+/**
+ * The error of a forward proxy that opened no tunnel. No byte was sent to the origin. The message contains the host and
+ * port of the proxy, but neither its credentials nor text from its response.
+ */
+export class ForwardProxyError extends Error {
+  override readonly name = 'ForwardProxyError'
+  readonly code: ForwardProxyFailure
+
+  /** `address` is the proxy's `host:port`; `found` continues the sentence "the forward proxy …". */
+  constructor(code: ForwardProxyFailure, address: string, found: string, options?: ErrorOptions) {
+    super(`the forward proxy ${address} ${found}`, options)
+    this.code = code
+  }
+}
 
 /** The maximum size of the status line and headers of a response to CONNECT. */
 const MAX_HEAD_BYTES = 16_384
@@ -177,4 +204,36 @@ function checkResponse(head: string, address: string): void {
       address,
       'sent bytes of its own into the tunnel',
     )
+}
+
+export type ProxiedFetch = (url: string | URL, init?: RequestInit) => Promise<Response>
+
+/**
+ * Returns a `fetch` that sends each request through the forward proxy of its URL. The tunnel of a request leads to one
+ * origin, so a redirect fails unless `redirect` says `manual`. If the proxy opens no tunnel, the call rejects with a
+ * `ForwardProxyError`.
+ */
+export function createProxiedFetch(proxyFor: ProxyFor): ProxiedFetch {
+  return async (address, init) => {
+    const url = new URL(address)
+    const proxy = proxyFor(url)
+    if (proxy === null) return fetch(url, init)
+    // undici is loaded only if a proxy is used, because it takes memory. Its own fetch is called, because Node's fetch
+    // works only with the dispatchers of the release of undici that Node contains.
+    const { Agent, fetch: fetchWith } = await import('undici')
+    const socket = await openTunnel(proxy, url, init?.signal ? { signal: init.signal } : {})
+    const dispatcher = new Agent({
+      pipelining: 0, // the tunnel is closed after the response, because few calls use fetch
+      // undici does not support a connector that calls back at once.
+      connect: (_, callback) => queueMicrotask(() => callback(null, socket)),
+    })
+    const options: object = { redirect: 'error', ...init, dispatcher }
+    try {
+      // The types of undici and of Node describe the same classes of the fetch standard.
+      return await (fetchWith as unknown as ProxiedFetch)(url, options)
+    } catch (error) {
+      socket.destroy() // undici closes it only if it has taken it over
+      throw error
+    }
+  }
 }

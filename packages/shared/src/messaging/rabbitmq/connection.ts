@@ -9,13 +9,12 @@
 import { once } from 'node:events'
 import type { Duplex } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type ChannelModel, connect } from 'amqplib'
-import { backoffMs } from '../../process/backoff.ts'
+import { type ChannelModel, connect, credentials } from 'amqplib'
+import { backoffMs } from '../../process/clock.ts'
 import type { Secret } from '../../secrets/secret.ts'
 import type { TlsFiles } from '../../tls/tls-files.ts'
 import { type AmqpNode, parseAmqpUrl } from './address.ts'
 import { brokerReason } from './broker-errors.ts'
-import { tlsOptions } from './tls-options.ts'
 
 /** How long a node may be unresponsive while a connection is opened. */
 const CONNECT_TIMEOUT_MS = 5_000
@@ -187,3 +186,12 @@ function withHeartbeat(text: string): string {
   if (!url.searchParams.has('heartbeat')) url.searchParams.set('heartbeat', HEARTBEAT_SECONDS)
   return url.href
 }
+
+/**
+ * Returns the TLS options. A client certificate also authenticates the user (SASL EXTERNAL) if the URL names no
+ * user; RabbitMQ then needs the plugin rabbitmq_auth_mechanism_ssl.
+ */
+export const tlsOptions = (node: AmqpNode, tls: TlsFiles | undefined) => ({
+  ...tls?.read(),
+  ...(tls?.hasCertificate && !node.hasUser && { credentials: credentials.external() }),
+})

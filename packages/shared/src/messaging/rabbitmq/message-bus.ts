@@ -10,7 +10,7 @@
 import type { Channel, ChannelModel, ConfirmChannel, ConsumeMessage } from 'amqplib'
 import { afterWritesOfThisTurn, coalesceWrites } from '../../batching/coalesce-writes.ts'
 import { IntegrationError } from '../../errors.ts'
-import { throwOnProblem, checkVersion } from '../../observability/checks/check-result.ts'
+import { throwOnProblem, checkVersion } from '../../observability/checks.ts'
 import { type Dependency, reasonOf } from '../../observability/health.ts'
 import type { Logger } from '../../observability/logger.ts'
 import {
@@ -29,11 +29,9 @@ import { createPendingWork, type PendingWork } from '../../process/pending-work.
 import type { Secret } from '../../secrets/secret.ts'
 import type { TlsFiles } from '../../tls/tls-files.ts'
 import { CLOSE_TIMEOUT_MS, closeConnection, keepConnected, streamOf, within } from './connection.ts'
-import { deliveryOf, publishOptions } from './messages.ts'
+import { deliveryOf, publishOptions, queueArguments } from './messages.ts'
 import { createSettlements, type Settlements } from './settlements.ts'
-import { queueArguments } from './queue-arguments.ts'
-import { brokerReason, versionOf } from './broker-errors.ts'
-import { createDeclarationLog } from './declaration-log.ts'
+import { brokerReason, versionOf, createDeclarationLog } from './broker-errors.ts'
 
 export interface RabbitMqOptions {
   /** The connection's name on RabbitMQ's management page. */

@@ -6,12 +6,12 @@ import {
 } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { parseMessageAs } from '@integration-host/shared/json'
-import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
-import type {
-  Consumer,
-  Delivery,
-  MessageBus,
-  Settlement,
+import {
+  misaddressed,
+  type Consumer,
+  type Delivery,
+  type MessageBus,
+  type Settlement,
 } from '@integration-host/shared/messaging/message-bus'
 
 // Each gateway replica has its own exclusive queue, because every replica must receive every credential event.

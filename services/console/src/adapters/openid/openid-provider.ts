@@ -3,7 +3,7 @@
  * state, the nonce, the issuer of the response (RFC 9207), and the signature of the id token.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
-import type { ProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
+import type { ProxiedFetch } from '@integration-host/shared/http/forward-proxy/tunnel'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import {
   allowInsecureRequests,

@@ -1,6 +1,6 @@
 import { followEvents, openEvents } from '@integration-host/client/events'
 import { parseJson } from '@integration-host/shared/json'
-import { backoffMs } from '@integration-host/shared/process/backoff'
+import { backoffMs } from '@integration-host/shared/process/clock'
 import { Transition } from '../../view/transition.ts'
 import type { ServiceClient } from './service-client.ts'
 

@@ -1,4 +1,4 @@
-import { boundedText } from '@integration-host/shared/http/bounded-text'
+import { boundedText } from '@integration-host/shared/http/response-body'
 import { DOCUMENT_LIMITS, parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 import type { FiringAlert } from '../../view/firing-alerts.ts'

@@ -3,7 +3,7 @@
  * `console:session:<digest>`, which expires with the session. For each person there is a sorted set with the digests of
  * the sessions, the oldest first. Redis never gets the secret of a session.
  */
-import { roles } from '@integration-host/shared/access/user-role'
+import { roles } from '@integration-host/shared/access/scope'
 import { parseJsonAs } from '@integration-host/shared/json'
 import type { Redis } from 'ioredis'
 import { z } from 'zod'

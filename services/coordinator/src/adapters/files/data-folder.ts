@@ -2,11 +2,7 @@
 import { statfs } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
-import {
-  type CheckResult,
-  ok,
-  warning,
-} from '@integration-host/shared/observability/checks/check-result'
+import { type CheckResult, ok, warning } from '@integration-host/shared/observability/checks'
 
 const INTERVAL_MS = 30_000
 const MEGABYTE = 1_000_000

@@ -1,5 +1,9 @@
-import { MAX_FAULTS, openListFile, type ReadFile } from '@integration-host/shared/files/list-file'
-import type { ParsedList } from '@integration-host/shared/files/parsed-list'
+import {
+  MAX_FAULTS,
+  openListFile,
+  type ReadFile,
+  type ParsedList,
+} from '@integration-host/shared/files/list-file'
 import type { Health } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Metrics } from '@integration-host/shared/observability/metrics'

@@ -6,8 +6,8 @@ import {
 import {
   createProxiedFetch,
   type ProxiedFetch,
-} from '@integration-host/shared/http/forward-proxy/proxied-fetch'
-import { openTunnel } from '@integration-host/shared/http/forward-proxy/tunnel'
+  openTunnel,
+} from '@integration-host/shared/http/forward-proxy/tunnel'
 import type { Probe } from '../../config.ts'
 
 /**

@@ -20,7 +20,7 @@ import {
   withoutProxy,
 } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { type ConnectSocket, tunnelTo } from '@integration-host/shared/http/forward-proxy/tunnel'
-import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
+import { parseRetryAfter } from '@integration-host/shared/http/header-list'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import type { PostResult, PostWebhook } from '../../webhook/deliver.ts'
 import { isPrivateAddress, isPrivateLiteral } from './private-addresses.ts'

@@ -8,8 +8,11 @@ import {
   credentialsTopology,
   ERASURES_QUEUE,
 } from '@integration-host/shared/contracts/topology'
-import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
-import type { Consumer, MessageBus } from '@integration-host/shared/messaging/message-bus'
+import {
+  misaddressed,
+  type Consumer,
+  type MessageBus,
+} from '@integration-host/shared/messaging/message-bus'
 
 const usable = [credentialRoutingKey('stored'), credentialRoutingKey('refreshed')]
 

@@ -1,14 +1,11 @@
 import { fileURLToPath } from 'node:url'
-import {
-  UnsupportedBackend,
-  throwOnProblem,
-} from '@integration-host/shared/observability/checks/check-result'
+import { UnsupportedBackend, throwOnProblem } from '@integration-host/shared/observability/checks'
 import {
   halfMigrated,
   checkMigrations,
   readMigrations,
   readMigrationState,
-} from '@integration-host/shared/observability/checks/migrations'
+} from '@integration-host/postgres/migrations'
 import type postgres from 'postgres'
 
 const MIGRATIONS = {

@@ -5,7 +5,7 @@ import { connect, isIP } from 'node:net'
 import { hostname } from 'node:os'
 import type { Writable } from 'node:stream'
 import type { AuditEntry } from '@integration-host/shared/contracts/audit'
-import type { ProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
+import type { ProxiedFetch } from '@integration-host/shared/http/forward-proxy/tunnel'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { type SendAudit, SinkRejected } from '../../audit-forwarding/forward-audit.ts'
 

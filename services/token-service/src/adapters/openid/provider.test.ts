@@ -1,6 +1,5 @@
 import { once } from 'node:events'
-import { createServer, type Server, type Socket } from 'node:net'
-import type { AddressInfo } from 'node:net'
+import { createServer, type Server, type Socket, type AddressInfo } from 'node:net'
 import {
   brotliCompressSync,
   deflateRawSync,
@@ -11,7 +10,7 @@ import {
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { withoutProxy } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { createHealth, type Health } from '@integration-host/shared/observability/health'
-import { generic } from '@integration-host/shared/provider-profile/generic'
+import { generic } from '@integration-host/shared/provider-profile/profiles'
 import { intuit } from '@integration-host/shared/provider-profile/intuit'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'

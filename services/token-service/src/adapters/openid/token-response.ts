@@ -1,6 +1,6 @@
 /** Reads the response of a token endpoint: returns its tokens, or the outcome of a response that contains no tokens. */
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
-import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
+import { parseRetryAfter } from '@integration-host/shared/http/header-list'
 import { lifetimeSeconds } from '../../credential/credential.ts'
 import { presentableBody } from '../../provider/presentable-body.ts'
 import type { ProviderResponse, TokenOutcome } from '../../provider/provider.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { checkClock, httpClock } from './clock.ts'
+import { checkClock, httpClock } from './checks.ts'
 
 const NOON = Date.parse('2026-01-01T12:00:00.000Z')
 const at = (remoteAt: number, tookMs = 100) =>

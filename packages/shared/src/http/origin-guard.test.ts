@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { isLoopback } from './loopback.ts'
+import { isLoopback } from './origin-guard.ts'
 
 it.each(['localhost', '127.0.0.1', '127.10.0.2', '[::1]'])(
   'isLoopback accepts %s as a loopback host',

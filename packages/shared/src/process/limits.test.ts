@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createSemaphore } from './semaphore.ts'
+import { createSemaphore, createRateLimit } from './limits.ts'
 
 describe('a semaphore from createSemaphore()', () => {
   it('a semaphore runs at most one task per permit at a time, and starts waiting tasks in the order of their calls', async () => {
@@ -88,4 +88,29 @@ describe('a semaphore from createSemaphore()', () => {
     await Promise.all(waiting)
     expect(order).toEqual(['a2 left', 'a1', 'b1'])
   })
+})
+
+it('a rate limit allows at most the given number of operations in each interval', () => {
+  let now = 1_000
+  const limit = createRateLimit({ count: 2, intervalMs: 100, now: () => now })
+  const taken = () => [limit.take(), limit.take(), limit.take()]
+  expect(taken()).toEqual([true, true, false])
+  now += 99
+  expect(limit.take()).toBe(false)
+  now += 1
+  expect(taken()).toEqual([true, true, false])
+})
+
+it('a group of callers that has used up its share of a rate limit does not affect the other groups', () => {
+  let now = 0
+  const limit = createRateLimit({ count: 3, perLane: 2, intervalMs: 100, now: () => now })
+  expect(['a', 'a', 'a', 'b', 'c'].map((lane) => limit.take(lane))).toEqual([
+    true,
+    true,
+    false,
+    true,
+    false, // the limit of all groups
+  ])
+  now = 100
+  expect(limit.take('a')).toBe(true)
 })

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { Places } from './places.ts'
+import { Places } from './caller.ts'
 
 describe('places that keys share', () => {
   it('gives one key at most its share, so that another key still gets a place', () => {

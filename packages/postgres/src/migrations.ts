@@ -6,7 +6,12 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { type CheckResult, ok, problem, warning } from './check-result.ts'
+import {
+  type CheckResult,
+  ok,
+  problem,
+  warning,
+} from '@integration-host/shared/observability/checks'
 
 const Journal = z.object({
   entries: z.array(z.object({ idx: z.int(), when: z.number(), tag: z.string() })).min(1),

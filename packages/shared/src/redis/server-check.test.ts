@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { checkRedisReplicas, checkSentinelDownAfter } from './redis-replicas.ts'
+import { checkRedisReplicas, checkSentinelDownAfter } from './server-check.ts'
 
 /** Returns a reply of Redis 8 to `INFO replication` of a primary, with one replica for each lag in seconds. */
 const info = (lags: readonly number[], state = 'online'): string =>

@@ -1,4 +1,10 @@
-import { type CheckResult, ok, problem, skipped, warning } from './check-result.ts'
+import {
+  type CheckResult,
+  ok,
+  problem,
+  skipped,
+  warning,
+} from '@integration-host/shared/observability/checks'
 
 /** The replication settings of a PostgreSQL primary and its connected standbys. */
 export interface PostgresReplication {
