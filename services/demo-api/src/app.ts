@@ -8,12 +8,8 @@ import type { Hono, MiddlewareHandler } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { SERVICE_TITLE } from './config.ts'
 import { TEXT_ERRORS, textResponses } from './routes/text-response.ts'
-import { createIdempotencyCache } from './order/idempotency-cache.ts'
-import { orderRoutes } from './routes/order.ts'
-import { queueRoutes } from './routes/queue.ts'
-import { replayRoutes } from './routes/replay.ts'
-import { reportRoutes } from './routes/report.ts'
-import { stepCalls } from './routes/step-call.ts'
+import { orderAndReportRoutes } from './routes/order-and-report.ts'
+import { transactionRoutes } from './routes/transactions.ts'
 import type { TransactionQueue } from './adapters/coordinator/transaction-queue.ts'
 
 export interface AppDeps {
@@ -22,19 +18,16 @@ export interface AppDeps {
   readonly metrics: Metrics
   readonly transactions: TransactionQueue
   readonly allowedHosts: readonly string[]
-  readonly now: () => Date
+  /** Returns epoch ms. */
+  readonly now: () => number
 }
-
-const CACHED_RESPONSES = 10_000
 
 /**
  * Creates the HTTP app. Users call `/queue` and `/replay`. The steps of the demo's business process `OrderProcess` call
  * `/order` and `/report`. Error responses are plain text.
  */
-export function createApp(deps: AppDeps): Hono {
-  const cache = createIdempotencyCache(CACHED_RESPONSES)
-  const calls = stepCalls(deps.metrics)
-  return createServiceApp(
+export const createApp = (deps: AppDeps): Hono =>
+  createServiceApp(
     {
       name: SERVICE_TITLE,
       purpose: 'Queues and replays demo transactions, and serves the calls of their steps.',
@@ -62,13 +55,10 @@ export function createApp(deps: AppDeps): Hono {
       app.use('/replay', allowMethods('GET', 'POST'))
       app.use('/order', allowMethods('GET'))
       app.use('/report', allowMethods('GET'))
-      app.route('/', queueRoutes(deps))
-      app.route('/', replayRoutes(deps))
-      app.route('/', orderRoutes({ cache, calls, now: deps.now }))
-      app.route('/', reportRoutes({ cache, calls }))
+      app.route('/', transactionRoutes(deps))
+      app.route('/', orderAndReportRoutes(deps))
     },
   )
-}
 
 /**
  * Responds 405 to every method that is not listed. HEAD is rejected as well: the router would run the GET route for

@@ -35,7 +35,7 @@ export async function startDemoApi(config: Config, deps: ServiceDeps): Promise<R
       logger,
     }),
     allowedHosts: config.ALLOWED_HOSTS,
-    now: () => new Date(),
+    now: Date.now,
   })
   const server = await listen(honoListener(app), {
     host: config.HOST,

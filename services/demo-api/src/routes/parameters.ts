@@ -10,6 +10,26 @@ export const plainText = (max: number) =>
     .max(max, `must have at most ${max} characters`)
     .refine((text) => !/\p{Cc}/u.test(text), 'must not contain control characters')
 
+const TIMESTAMP =
+  /^(\d{4}-\d{2}-\d{2})T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.,]\d{1,9})?)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$/
+
+/**
+ * Returns the schema of an ISO 8601 date and time with an offset. The day must exist, and the year must be between 0001
+ * and 9999.
+ */
+export const timestampText = () =>
+  z
+    .string()
+    .min(1, 'must not be empty')
+    .max(64, 'must have at most 64 characters')
+    .refine((text) => {
+      const date = TIMESTAMP.exec(text)?.[1]
+      if (date === undefined || date.startsWith('0000')) return false
+      const midnight = new Date(`${date}T00:00:00Z`)
+      // `Date` reads February 30 as March 2, so the parsed day is compared with the day in the text.
+      return !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(date)
+    }, 'must be ISO 8601 with offset, such as 2026-11-20T10:00:00+00:00 (a + is written %2B)')
+
 /**
  * Reads the parameters of a request from the query. On POST, also reads them from a form in the body.
  *
