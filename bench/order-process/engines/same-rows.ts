@@ -2,7 +2,10 @@ import { randomUUID } from 'node:crypto'
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { Secret } from '@integration-host/shared/secrets/secret'
-import { createStepQueue } from '../../../services/coordinator/src/worker/step-queue.ts'
+import {
+  createStepQueue,
+  createTraceparents,
+} from '../../../services/coordinator/src/worker/step-queue.ts'
 import { connectPostgres } from '../../../services/coordinator/src/adapters/postgres/connection.ts'
 import { createPostgresTransactionSource } from '../../../services/coordinator/src/adapters/postgres/transaction-source.ts'
 import type { Json } from '../../../services/coordinator/src/run/json-normalization.ts'
@@ -11,7 +14,6 @@ import { defaultRetryPolicy } from '../../../services/coordinator/src/run/retry-
 import { createPauseStore } from '../../../services/coordinator/src/run/pause.ts'
 import type { Claim } from '../../../services/coordinator/src/run/transaction-source.ts'
 import { ABORTED, createStoreRetry } from '../../../services/coordinator/src/worker/store-retry.ts'
-import { createTraceparents } from '../../../services/coordinator/src/worker/traceparent.ts'
 import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
 import { openStepBus } from '../step-bus.ts'
 import { createSteps, type Steps } from '../steps.ts'

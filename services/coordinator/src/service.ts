@@ -31,7 +31,7 @@ import { createStartQueue } from './start/start-queue.ts'
 import { createConnectedCompanies } from './adapters/token-service/connected-companies.ts'
 import { countWaitingMessages } from './adapters/message-bus/waiting-messages.ts'
 import { createLanes } from './worker/lanes.ts'
-import { createStepQueue } from './worker/step-queue.ts'
+import { createStepQueue, createTraceparents } from './worker/step-queue.ts'
 import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
 import { createChangeCursors } from './change-feed/change-cursors.ts'
@@ -78,10 +78,8 @@ import { createRunActions } from './worker/run-actions.ts'
 import { startOperationRunner } from './bulk/run-bulk-operations.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
 import { createRemoveFilesOfRuns } from './worker/run-files.ts'
-import { startFamilyKeeper } from './worker/family-keeper.ts'
-import { startSlotKeeper } from './worker/slot-keeper.ts'
+import { startFollowUps } from './worker/follow-ups.ts'
 import { createStoreRetry } from './worker/store-retry.ts'
-import { createTraceparents } from './worker/traceparent.ts'
 import { createEventStreams } from './events/event-stream-routes.ts'
 import { createReadLog } from './routes/read-log.ts'
 import { createRunEnds } from './routes/run-ends.ts'
@@ -248,11 +246,7 @@ export async function startCoordinator(
       key: config.SERVICE_API_KEY[0],
     }),
   } = adapters
-  const lanes = createLanes({
-    stepNames: (name) => processes.get(name)?.stepNames ?? [],
-    prefetch,
-    clock,
-  })
+  const lanes = createLanes({ processes, prefetch, clock })
   const events = stack.use(
     await joinTransactionEvents(bus, owner, (event) => {
       feed.add(event)
@@ -269,12 +263,10 @@ export async function startCoordinator(
     queue,
     feed,
     lanes,
-    publishEvent(event) {
-      for (const listener of listeners) listener(event)
-    },
+    listeners,
     log,
     clock,
-    firstStep: (name) => processes.get(name)?.stepNames[0],
+    processes,
   })
   stack.defer(() => publisher.flush())
   const polling = { log, clock, random, intervalMs: config.LOCAL_PULL_SECONDS * 1_000 }
@@ -293,20 +285,17 @@ export async function startCoordinator(
     )
     listeners.push(webhooks.onTransition)
   }
-  const slots = stack.use(
-    startSlotKeeper({
+  const followUps = stack.use(
+    startFollowUps({
       ...polling,
       source,
       publisher,
+      stepsInFlight,
       processes,
       onRecovered: metrics.countRecovered,
     }),
   )
-  listeners.push(slots.onTransition)
-  const families = stack.use(
-    startFamilyKeeper({ ...polling, source, publisher, stepsInFlight, processes }),
-  )
-  listeners.push(families.onTransition)
+  listeners.push(followUps.onTransition)
   const probes = probesOf(config).map((probe) => createProbe(probe, proxyFor))
   const connectivity = createConnectivity({ probes, ...timing })
   let ownUrl = `http://127.0.0.1:${config.PORT}`
@@ -329,7 +318,7 @@ export async function startCoordinator(
     createWorker({
       source,
       beginWatch: (...args) => looks.begin(...args),
-      settleFamilies: (run) => families.settle(run),
+      settleFamilies: (run) => followUps.settleFamilies(run),
       queue,
       lanes,
       publisher,

@@ -241,9 +241,11 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   const channels = [complete, coalesced]
   const places = new Places(WATCHERS)
 
-  const stopWatching = feed.watch((event) => {
+  /** Called for each transition, from the first stream on. */
+  const onTransition = (event: TransactionEvent): void => {
     for (const channel of channels) channel.add(event)
-  })
+  }
+  let stopWatching: (() => void) | null = null
 
   function send(stream: Stream, buffers: readonly Buffer[]): void {
     const wasRead = stream.queue.length === 0
@@ -361,6 +363,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
         lastWriteAt: now(),
       }
       channel.streams.add(stream)
+      stopWatching ??= feed.watch(onTransition)
       if (outgoing.destroyed) close(stream)
       outgoing.on('close', () => close(stream))
       outgoing.on('error', () => {}) // `close` follows, and a broken connection is not an error of the coordinator
@@ -376,7 +379,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
       }
     },
     [Symbol.dispose]() {
-      stopWatching()
+      stopWatching?.()
       clearInterval(check)
       for (const channel of channels) endAll(channel)
     },

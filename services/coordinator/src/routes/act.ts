@@ -3,6 +3,7 @@ import { Reason } from '@integration-host/shared/contracts/text'
 import {
   ActBody,
   ReplayTransaction,
+  RunResponse,
   SignalTransaction,
 } from '@integration-host/shared/contracts/run'
 import type { Caller } from '@integration-host/shared/access/caller'
@@ -20,10 +21,12 @@ import { headerParameter } from '@integration-host/shared/http/openapi'
 import type { Context, Handler } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
 import { z } from 'zod'
+import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { parseClientJson } from '../run/json-normalization.ts'
 import type { Act, Actor } from '../run/action.ts'
 import { utf8Of } from '../run/queueable.ts'
 import { StorableJson } from '../run/storable-json.ts'
+import type { Run } from '../run/run.ts'
 
 /** The body of a replay: the shared schema, restricted to JSON that can be stored unchanged. */
 export const ReplayBody = ReplayTransaction.extend({
@@ -205,4 +208,71 @@ export function queuerOf(
     caller.person === null &&
     transactions.every(({ Reason: reason }) => reason === undefined)
   return isByItself ? undefined : caller
+}
+
+/** The members of a run that every key may see which may change the run: its key, its status and its times. */
+const WITHOUT_DATA = {
+  Process: true,
+  TransactionID: true,
+  ReplayID: true,
+  Status: true,
+  Version: true,
+  NextAttemptAt: true,
+  NotBefore: true,
+  DeadlineAt: true,
+  CreatedAt: true,
+  UpdatedAt: true,
+  CompletedAt: true,
+  ErasedAt: true,
+  PurgedAt: true,
+} as const
+
+/** The run as a key without `transactions:read` sees it, with what the request itself has brought. */
+const RunWithoutData = RunResponse.pick(WITHOUT_DATA)
+  .extend(RunResponse.pick({ InitialData: true, Realm: true, Tags: true }).partial().shape)
+  .meta({
+    ref: 'RunWithoutData',
+    description:
+      'The run for a key without `transactions:read`. `InitialData`, `Realm` and `Tags` are those of the request.',
+  })
+
+/** The response of a request that has queued or changed a run. */
+export const ChangedRun = z.union([RunResponse, RunWithoutData]).meta({ ref: 'ChangedRun' })
+
+/** What a request that queues or changes a run has brought. */
+export interface Brought {
+  readonly InitialData?: QueueTransaction['InitialData'] | undefined
+  readonly Realm?: QueueTransaction['Realm']
+  readonly Tags?: QueueTransaction['Tags']
+}
+
+/** Returns the members of `from` that `members` names. */
+export const picked = <T extends object, K extends keyof T>(
+  from: T,
+  members: Readonly<Record<K, true>>,
+): Pick<T, K> =>
+  Object.fromEntries(
+    Object.keys(members).map((name) => [name, from[name as keyof T]]),
+  ) as unknown as Pick<T, K>
+
+/**
+ * Returns the run as its response may show it to the caller. Without `transactions:read` the response contains no stored
+ * data, because another request may have brought it: a debounced run, for example, has the data of the last request
+ * that it has absorbed.
+ *
+ * @param brought what the request itself has brought
+ */
+export function changedRun(
+  caller: Caller,
+  run: Run,
+  brought: Brought = {},
+): z.output<typeof ChangedRun> {
+  if (caller.has('transactions:read')) return run
+  const { InitialData, Realm, Tags } = brought
+  return {
+    ...picked(run, WITHOUT_DATA),
+    ...(InitialData !== undefined && { InitialData }),
+    ...(Realm !== undefined && { Realm }),
+    ...(Tags !== undefined && { Tags }),
+  }
 }

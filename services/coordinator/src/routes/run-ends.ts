@@ -45,16 +45,19 @@ export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
   const waiting = new Map<string, Set<EndWait>>()
   const places = new Places(WAITING)
   let isClosed = false
-  const stopWatching = feed.watch((event) => {
+  /** Called for each transition, from the first waiting request on. */
+  const onTransition = (event: TransactionEvent): void => {
     if (places.size === 0 || !isOver(event.Status)) return
     for (const end of waiting.get(keyText(event)) ?? []) end(event)
-  })
+  }
+  let stopWatching: (() => void) | null = null
 
   /**
    * Registers a waiting request. `event` resolves with the last event of the run, or with `null` after `ms` milliseconds
    * or when `stop` is called.
    */
   function watch(run: RunKey, ms: number) {
+    stopWatching ??= feed.watch(onTransition)
     const { promise, resolve } = Promise.withResolvers<TransactionEvent | null>()
     const key = keyText(run)
     const ends = waiting.get(key) ?? new Set()
@@ -101,7 +104,7 @@ export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
     },
     [Symbol.dispose]() {
       isClosed = true
-      stopWatching()
+      stopWatching?.()
       for (const ends of waiting.values()) for (const end of ends) end(null)
     },
   }

@@ -31,13 +31,15 @@ import {
   action,
   type ActionRequest,
   type ActSchema,
+  type Brought,
+  ChangedRun,
+  changedRun,
   queuerOf,
   ReplayBody,
   SettleBody,
   SignalBody,
 } from './act.ts'
 import { bulkRoutes } from './bulk.ts'
-import { type Brought, ChangedRun, changedRun } from './changed-run.ts'
 import { EventParam, ProcessParam, RunQuery, TransactionParam } from './contracts.ts'
 import { runDetailRoutes } from './run-detail.ts'
 import type { RecordRead } from './read-log.ts'

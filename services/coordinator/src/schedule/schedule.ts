@@ -4,7 +4,7 @@ import type { z } from 'zod'
 import type { Run } from '../run/run.ts'
 import { acceptedKey, type Concurrency } from '../run/concurrency.ts'
 import { isPreservedAsJson, type Json, normalizedJson } from '../run/json-normalization.ts'
-import { requireMembers } from '../step/definition-checks.ts'
+import { requireMembers } from '../step/definition.ts'
 import { cronTimes } from './cron.ts'
 
 /** One schedule in a process definition. */

@@ -12,7 +12,7 @@ import {
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
 import { isEntryTrigger } from './entry-trigger.ts'
-import { requireMembers } from './definition-checks.ts'
+import { requireMembers } from './definition.ts'
 
 /**
  * An entry of the member `on` of a process. A run starts for each change of an object that has this `entity`, if the

@@ -6,21 +6,23 @@ import { triggersOf } from './change-trigger.ts'
 import { concurrencyOf } from '../run/concurrency.ts'
 import { changeStep } from './change-place.ts'
 import { forEachStep } from './children-place.ts'
-import { bindSettings, MARK, type ProcessDefinition } from './definition.ts'
-import { type EventOptions, eventStep } from './event.ts'
 import {
+  bindSettings,
   cannotName,
   isSchema,
+  MARK,
   MAX_STEP_SECONDS,
   ownLimits,
+  type ProcessDefinition,
   requireMembers,
-  requireSetting,
   requireRounds,
+  requireSetting,
   requireStep,
   requireUndo,
   retryOf,
   versionOf,
-} from './definition-checks.ts'
+} from './definition.ts'
+import { type EventOptions, eventStep } from './event.ts'
 import type { Json } from '../run/json-normalization.ts'
 import type { None, ProcessStart } from './process-chain.ts'
 import type { ProcessOptions, RunFiles } from './process-options.ts'

@@ -10,7 +10,7 @@ import {
 } from '@integration-host/shared/contracts/provider-event'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
-import { requireMembers } from './definition-checks.ts'
+import { requireMembers } from './definition.ts'
 
 /**
  * An entry of the member `on` of a process. A run starts if an object of this `entity`, which any run has written, was

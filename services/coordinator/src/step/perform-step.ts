@@ -19,7 +19,7 @@ import { createOnce } from '../entry/create-once.ts'
 import type { Marks } from '../entry/marks.ts'
 import type { EntryQuery, FoundEntry } from '../entry/recorded-entry.ts'
 import { foundObject, type WrittenObject } from '../entry/written-objects.ts'
-import { type EnteredStep, enteredMembers } from './entered.ts'
+import { enteredMembers, type EnteredStep, type LazyMembers, withLazyMembers } from './entered.ts'
 import type { Files } from './files.ts'
 import {
   type EarlyOutcome,
@@ -28,7 +28,6 @@ import {
   mayHaveTakenEffect,
   parseBody,
 } from './judge-call.ts'
-import { type LazyMembers, withLazyMembers } from './lazy-members.ts'
 import { type Response, type StepOutcome, WAIT_TEXT } from '../run/progress.ts'
 import type {
   AnyStep,
@@ -46,7 +45,17 @@ import type {
   Step,
   UpdateOptions,
 } from './step.ts'
-import type { StepRequest, TargetRequest } from './step-request.ts'
+import {
+  type CallName,
+  CREATE_ONCE_OPTIONS,
+  ENTRY_OPTIONS,
+  FAIL_OPTIONS,
+  MARK_MEMBERS,
+  REPEAT_OPTIONS,
+  requireCall,
+  type StepRequest,
+  type TargetRequest,
+} from './step-request.ts'
 import {
   type Json,
   type JsonInput,
@@ -55,16 +64,7 @@ import {
 } from '../run/json-normalization.ts'
 import { redactedResult, shortRedacted } from './redacted-step.ts'
 import { nextRound, reportOf } from './rounds.ts'
-import {
-  type CallName,
-  CREATE_ONCE_OPTIONS,
-  ENTRY_OPTIONS,
-  MARK_MEMBERS,
-  FAIL_OPTIONS,
-  REPEAT_OPTIONS,
-  requireCall,
-} from './step-arguments.ts'
-import { requireMembers } from './definition-checks.ts'
+import { requireMembers } from './definition.ts'
 import { SAFE_METHODS, type SendDeps, sendCall, type SentCall } from './send-call.ts'
 import type { StepLog } from './redaction.ts'
 import { thrownText } from './thrown-text.ts'

@@ -8,8 +8,8 @@ import {
   normalizedJson,
   normalizedText,
 } from '../run/json-normalization.ts'
-import { requireMembers } from './definition-checks.ts'
-import { PROGRESS } from './step-arguments.ts'
+import { requireMembers } from './definition.ts'
+import { PROGRESS } from './step-request.ts'
 import type { AnyStep, Progress } from './step.ts'
 
 const DEFAULT_ROUNDS = 10_000
@@ -47,10 +47,10 @@ export function nextRound(
 
 /** Returns the state of a round as the step reads it, or why the step cannot read it. */
 export function readState(
-  round: Round | undefined,
+  round: Round,
   schema: AnyStep['state'],
 ): { readonly state: unknown } | Failure {
-  if (round === undefined || schema === undefined) return { state: undefined }
+  if (schema === undefined) return { state: undefined }
   const checked = checkedInput(schema, round.state, STATE)
   return 'problems' in checked ? invalid(checked.problems) : { state: checked.input }
 }

@@ -112,6 +112,7 @@ async function undoStep(
 function withState(entered: EnteredStep, { state }: AnyStep): StepInput | StepOutcome {
   const { process, claim } = entered
   const isInDoubt = claim.run.InDoubt
+  if (claim.round === undefined) return { ...entered, state: undefined, isInDoubt }
   const read = readState(claim.round, state)
   if (!('error' in read)) return { ...entered, ...read, isInDoubt }
   const error = shortRedacted(process, read.error)

@@ -1,9 +1,13 @@
 import type { Consumer } from '@integration-host/shared/messaging/message-bus'
-import { HIGH_LANE, hasHighLane, lanesOf } from '@integration-host/shared/contracts/topology'
+import { hasHighLane, HIGH_LANE, lanesOf } from '@integration-host/shared/contracts/topology'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import type { ProcessDefinition } from '../step/definition.ts'
 import { HIGH_SHARE } from './lanes.ts'
 import type { Gate } from './gate.ts'
-import type { StepDelivery, StepQueue } from './step-queue.ts'
+import type { DeliveryHandler } from './handle-delivery.ts'
+import type { StepQueue } from './step-queue.ts'
+import type { Claim, QueueResult, StartOnArrival } from '../run/transaction-source.ts'
 
 /**
  * The consumers of the step queues and lanes. A business process has consumers only while its gate is open. The map `processes`
@@ -19,20 +23,15 @@ export interface Consumers {
   readonly isConsuming: (process: string) => boolean
 }
 
-export interface ConsumersDeps {
+export interface ConsumersDeps extends Pick<ArrivalsDeps, 'gate' | 'prefetch'> {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly queue: Pick<StepQueue, 'consume'>
-  readonly gate: Pick<Gate, 'isOpen'>
-  readonly prefetch: number
-  readonly handle: (
-    process: string,
-    step: string,
-    delivery: StepDelivery,
-  ) => Promise<'ack' | 'requeue'>
+  readonly arrivals: Arrivals
+  readonly handle: DeliveryHandler
 }
 
 export function createConsumers(deps: ConsumersDeps): Consumers {
-  const { processes, queue, gate, prefetch, handle } = deps
+  const { processes, queue, gate, prefetch, arrivals, handle } = deps
   /** For each process that has consumers, the consumers of its steps and lanes by their names. */
   const consumers = new Map<string, ReadonlyMap<string, Consumer>>()
   const cancelling = new Set<Promise<unknown>>()
@@ -44,7 +43,7 @@ export function createConsumers(deps: ConsumersDeps): Consumers {
         step,
         current?.get(step) ??
           queue.consume(name, step, prefetchOf(stepNames, step), (delivery) =>
-            handle(name, step, delivery),
+            arrivals.handleDelivery(name, () => handle(name, step, delivery)),
           ),
       ]),
     )
@@ -73,5 +72,104 @@ export function createConsumers(deps: ConsumersDeps): Consumers {
       return Promise.allSettled(cancelling)
     },
     isConsuming: (process) => consumers.has(process),
+  }
+}
+
+/**
+ * Starts runs on arrival: the statement that inserts a run also claims it for this replica, and its first step starts
+ * without a step message.
+ *
+ * Runs start on arrival only if their process has `dispatch: 'inline'` and no concurrency limit, and only while this
+ * replica has capacity. Any other run starts when its message is delivered, after the runs that were queued earlier.
+ */
+export interface Arrivals extends AsyncDisposable {
+  /**
+   * Calls `queue` for `count` transactions, and runs the first steps of the runs that `queue` has claimed. `queue` gets
+   * `undefined` if no run may start on arrival.
+   */
+  readonly queue: (
+    process: ProcessDefinition,
+    count: number,
+    queue: (start?: StartOnArrival) => Promise<readonly QueueResult[]>,
+  ) => Promise<readonly QueueResult[]>
+  /** Handles a delivery, which uses capacity until it is settled. */
+  handleDelivery<Settlement>(
+    process: string,
+    handle: () => Promise<Settlement>,
+  ): Promise<Settlement>
+}
+
+export interface ArrivalsDeps {
+  readonly gate: Pick<Gate, 'isOpen'>
+  readonly owner: string
+  readonly prefetch: number
+  readonly runClaimed: (process: ProcessDefinition, claim: Claim) => Promise<void>
+  readonly log: Logger
+}
+
+export function createArrivals({ gate, owner, prefetch, runClaimed, log }: ArrivalsDeps): Arrivals {
+  /**
+   * For each process, the capacity in use: the unsettled deliveries, the runs that started on arrival, and the capacity
+   * that is reserved for such runs.
+   */
+  const inProgress = new Map<string, number>()
+  const running = createPendingWork()
+
+  const add = (process: string, count: number): void => {
+    const left = (inProgress.get(process) ?? 0) + count
+    if (left === 0) inProgress.delete(process)
+    else inProgress.set(process, left)
+  }
+
+  /**
+   * Returns how many runs may start on arrival. A new run must not overtake an older run whose message waits in the
+   * queue. While messages wait, the broker keeps about `prefetch` deliveries of this replica in progress. Fewer than
+   * `prefetch / 2` deliveries in progress therefore show that no message waits.
+   */
+  const roomOf = (process: ProcessDefinition): number => {
+    if (process.dispatch !== 'inline' || process.concurrency !== null) return 0
+    if (!gate.isOpen(process)) return 0
+    return Math.max(0, Math.ceil(prefetch / 2) - (inProgress.get(process.name) ?? 0))
+  }
+
+  function start(process: ProcessDefinition, claim: Claim): void {
+    const run = runClaimed(process, claim)
+      .catch((error: unknown) => {
+        const { Process, TransactionID: transactionId } = claim.run
+        log.error(
+          { err: error, process: Process, transactionId },
+          'run failed unexpectedly; it continues when its lease has expired',
+        )
+      })
+      .finally(() => add(process.name, -1))
+    void running.add(run)
+  }
+
+  return {
+    async queue(process, count, queue) {
+      const limit = Math.min(count, roomOf(process))
+      if (limit === 0) return queue()
+      add(process.name, limit)
+      let claims: readonly Claim[] = []
+      try {
+        const results = await queue({ owner, limit })
+        claims = results.flatMap(({ claim }) => claim ?? [])
+        return results
+      } finally {
+        add(process.name, claims.length - limit)
+        for (const claim of claims) start(process, claim)
+      }
+    },
+    async handleDelivery(process, handle) {
+      add(process, 1)
+      try {
+        return await handle()
+      } finally {
+        add(process, -1)
+      }
+    },
+    async [Symbol.asyncDispose]() {
+      await running.ended()
+    },
   }
 }

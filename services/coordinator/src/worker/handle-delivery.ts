@@ -1,4 +1,3 @@
-import type { Logger } from '@integration-host/shared/observability/logger'
 import { acceptedKey } from '../run/concurrency.ts'
 import type { ProcessDefinition } from '../step/definition.ts'
 import { WHOLE_PROCESS } from '../run/slots.ts'
@@ -9,31 +8,25 @@ import type {
   UnkeyedRun,
 } from '../run/transaction-source.ts'
 import type { Gate } from './gate.ts'
-import type { Lanes } from './lanes.ts'
 import type { StepDelivery, StepQueue } from './step-queue.ts'
-import { ABORTED, type StoreRetry } from './store-retry.ts'
-import type { TransitionPublisher } from './transition-publisher.ts'
+import { ABORTED } from './store-retry.ts'
+import type { WorkerDeps } from './worker.ts'
 
-export interface DeliveryDeps {
+export interface DeliveryDeps extends Pick<
+  WorkerDeps,
+  'processes' | 'lanes' | 'retryStore' | 'log' | 'owner' | 'count' | 'publisher'
+> {
   readonly source: Pick<TransactionSource, 'claim' | 'failRun'>
   readonly queue: Pick<StepQueue, 'publish' | 'deadLetter'>
-  readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly gate: Pick<Gate, 'isOpen' | 'rampUp'>
-  readonly publisher: Pick<TransitionPublisher, 'publishEvent' | 'publishStep'>
-  readonly lanes: Pick<Lanes, 'left'>
-  readonly retryStore: StoreRetry
   readonly shutdown: AbortSignal
-  readonly log: Logger
-  readonly owner: string
-  /**
-   * Counts a delivery whose claim was rejected because another worker has claimed the run or the message is outdated.
-   */
-  readonly countStale: (process: string, step: string) => void
   /**
    * Runs the claimed step. Resolves when the outcome is recorded and an attempt to publish the next message has ended.
    */
   readonly runClaimed: (process: ProcessDefinition, claim: Claim) => Promise<void>
 }
+
+export type DeliveryHandler = ReturnType<typeof createDeliveryHandler>
 
 /**
  * Builds the handler of deliveries. The handler claims the run that a message names, and runs the due step of the run.
@@ -75,7 +68,7 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
       case 'unknown':
         return deadLetter(process, delivery, 'unknown_transaction')
       case 'stale':
-        deps.countStale(process, step)
+        deps.count(process, step, 'stale')
         return 'ack'
       case 'early':
         await queue

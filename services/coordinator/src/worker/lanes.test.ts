@@ -9,9 +9,9 @@ const run = (TransactionID: string, Realm: string | null = '42') => ({
   Realm,
 })
 
-function lanesOf(steps: readonly string[] = ['first']) {
+function lanesOf(stepNames: readonly [string, ...string[]] = ['first']) {
   const clock = { ms: 0, now: () => clock.ms }
-  const lanes = createLanes({ stepNames: () => steps, prefetch: 3, clock })
+  const lanes = createLanes({ processes: new Map([['P', { stepNames }]]), prefetch: 3, clock })
   const publish = (count: number, realm?: string | null): void => {
     for (let n = 0; n < count; n += 1) lanes.published(run(`${realm}-${n}`, realm))
   }

@@ -20,6 +20,7 @@
 import { busyLanesOf, HIGH_LANE, hasHighLane } from '@integration-host/shared/contracts/topology'
 import type { Clock } from '@integration-host/shared/process/clock'
 import type { Run, RunKey } from '../run/run.ts'
+import type { ProcessDefinition } from '../step/definition.ts'
 
 export interface Lanes {
   /** Returns the lane for the next message of the run; `null` for the queue of its step. */
@@ -34,7 +35,7 @@ export interface Lanes {
 export const HIGH_SHARE = 4
 
 export interface LanesDeps {
-  readonly stepNames: (process: string) => readonly string[]
+  readonly processes: ReadonlyMap<string, Pick<ProcessDefinition, 'stepNames'>>
   readonly prefetch: number
   readonly clock: Pick<Clock, 'now'>
 }
@@ -51,7 +52,7 @@ interface Company {
   changedAt: number
 }
 
-export function createLanes({ stepNames, prefetch, clock }: LanesDeps): Lanes {
+export function createLanes({ processes, prefetch, clock }: LanesDeps): Lanes {
   const companies = new Map<string, Company>()
   /** The counted messages by run, oldest first. */
   const messages = new Map<string, { readonly company: Company; readonly at: number }>()
@@ -73,7 +74,7 @@ export function createLanes({ stepNames, prefetch, clock }: LanesDeps): Lanes {
 
   return {
     of({ Process, Realm = null, Priority }) {
-      const steps = stepNames(Process)
+      const { stepNames: steps = [] } = processes.get(Process) ?? {}
       if (Priority === 'high' && hasHighLane(steps)) return HIGH_LANE
       if (Realm === null) return null
       const name = nameOf(Process, Realm)

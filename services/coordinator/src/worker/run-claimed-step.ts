@@ -38,11 +38,10 @@ import { readChildren } from './read-children.ts'
 import type { WatchedObject } from '../run/watched-object.ts'
 import type { TargetCalls } from '../run/target-calls.ts'
 import type { Claim, RunState, TransactionSource } from '../run/transaction-source.ts'
-import { applyAbortReason } from './apply-abort-reason.ts'
 import type { Gate } from './gate.ts'
-import type { StepInFlight, StepsInFlight } from './steps-in-flight.ts'
+import { applyAbortReason, type StepInFlight, type StepsInFlight } from './steps-in-flight.ts'
 import { ABORTED, type StoreRetry } from './store-retry.ts'
-import type { Traceparents } from './traceparent.ts'
+import type { Traceparents } from './step-queue.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 
 export interface ClaimedStepDeps {
@@ -316,7 +315,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     if (!gate.isOpen(definition)) abort.blockNewCalls()
     try {
       // `linkTo` returns an address at once, so the key is read before.
-      const mayLink = hasDecisions(definition)
+      const mayLink = definition.events.length > 0 && hasDecisions(definition)
       if (mayLink) await retryStore(() => deps.decisionLinks.ready(), deps.cutOff)
       const beganAt = mayLink ? await firstAttemptAt(claim) : 0
       const stepDeps: StepDeps = {
@@ -340,7 +339,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
         },
         closingDates: deps.closingDates,
         stepBooks: deps.stepBooks,
-        linkTo: linksOfRun(deps.decisionLinks, definition, run, beganAt, now),
+        linkTo: (...args) => linksOfRun(deps.decisionLinks, definition, run, beganAt, now)(...args),
         children: (place) => readChildren(source, run, place),
         abort,
         isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),

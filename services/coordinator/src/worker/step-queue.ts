@@ -1,5 +1,5 @@
 import { parseMessageAs } from '@integration-host/shared/json'
-import { randomBytes } from 'node:crypto'
+import { hash, randomBytes } from 'node:crypto'
 import {
   delayName,
   delays,
@@ -19,10 +19,9 @@ import {
   misaddressed,
 } from '@integration-host/shared/messaging/message-bus'
 import { type SpanDescription, tracing } from '@integration-host/shared/observability/telemetry'
-import type { RunKey } from '../run/run.ts'
+import { keyText, type RunKey } from '../run/run.ts'
 import type { ProcessOutline } from '../run/transaction-source.ts'
 import { outgoingDeadLetter } from './dead-letter-queue.ts'
-import type { Traceparents } from './traceparent.ts'
 
 export interface DueStep extends RunKey {
   readonly step: string
@@ -185,4 +184,22 @@ function deliveryOf(delivery: Delivery, routingKey: string, lane: string | null)
   if (message === null) return { due: null, ...received }
   const { Step, Version, v: _, ...run } = message
   return { due: { ...run, step: Step, version: Version }, ...received }
+}
+
+/** Returns the value of the `traceparent` header (W3C Trace Context §3.2) for a call that a run makes. */
+export type Traceparents = (run: RunKey) => string
+
+/**
+ * The trace id is derived from the run. So it is the same on every replica and after every restart, and need not be
+ * stored. The span id differs for each call: it consists of a random prefix, which all calls share, and a counter.
+ * Random bytes for every span would cost more than the rest of this function.
+ */
+export function createTraceparents(): Traceparents {
+  const prefix = randomBytes(4).toString('hex')
+  let spans = 0
+  return (run) => {
+    const traceId = hash('sha256', keyText(run)).slice(0, 32)
+    spans = (spans + 1) % 0x1_0000_0000
+    return `00-${traceId}-${prefix}${spans.toString(16).padStart(8, '0')}-01`
+  }
 }

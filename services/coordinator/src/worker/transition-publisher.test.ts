@@ -46,10 +46,10 @@ function createPublisher() {
     },
     feed: { add: () => {} },
     lanes: { of: () => null, published: () => {} },
-    publishEvent: (event) => void published.push(event),
+    listeners: [(event) => void published.push(event)],
     log: createLogger('test', 'silent'),
     clock,
-    firstStep: () => 'order',
+    processes: new Map([['OrderProcess', { stepNames: ['order'] }]]),
   })
   return { publisher, published, messages, delays, timers }
 }

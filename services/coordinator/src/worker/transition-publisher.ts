@@ -4,6 +4,7 @@ import type { Clock, Timer } from '@integration-host/shared/process/clock'
 import { providerErrorOf } from '@integration-host/shared/provider-profile/provider-fault'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import { isOver } from '../run/status.ts'
+import type { ProcessDefinition } from '../step/definition.ts'
 import type { RunState } from '../run/transaction-source.ts'
 import type { Lanes } from './lanes.ts'
 import type { StepQueue } from './step-queue.ts'
@@ -49,11 +50,11 @@ export interface TransitionPublisherDeps {
   readonly queue: Pick<StepQueue, 'publish' | 'written'>
   readonly feed: Pick<TransitionFeed, 'add'>
   readonly lanes: Pick<Lanes, 'of' | 'published'>
-  /** Publishes an event to other systems and replicas. */
-  readonly publishEvent: (event: TransactionEvent) => void
+  /** Each is called with the event of each transition that this replica makes. */
+  readonly listeners: readonly ((event: TransactionEvent) => void)[]
   readonly log: Logger
   readonly clock: Clock
-  readonly firstStep: (process: string) => string | undefined
+  readonly processes: ReadonlyMap<string, Pick<ProcessDefinition, 'stepNames'>>
 }
 
 const BATCH = 500
@@ -61,7 +62,7 @@ const BATCH = 500
 const MAX_HELD = 10_000
 
 export function createTransitionPublisher(deps: TransitionPublisherDeps): TransitionPublisher {
-  const { queue, feed, lanes, log, clock } = deps
+  const { queue, feed, lanes, listeners, log, clock } = deps
   const inBackground = createPendingWork()
   /** The steps that wait for a cool-down, with the time at which their messages are published, in epoch ms. */
   const held = new Map<Timer, { readonly run: PublishedRun; readonly at: number }>()
@@ -69,13 +70,13 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
   const publishEvent = (run: RunState): void => {
     const event = eventOf(run)
     feed.add(event)
-    deps.publishEvent(event)
+    for (const listener of listeners) listener(event)
   }
 
   const publishMessage = async (run: PublishedRun, delayMs: number): Promise<void> => {
     if (isOver(run.Status)) return
     const { Process, TransactionID, ReplayID, Version: version } = run
-    const step = run.StepName || deps.firstStep(Process)
+    const step = run.StepName || deps.processes.get(Process)?.stepNames[0]
     if (step === undefined) return
     const lane = lanes.of(run)
     if (delayMs <= 0) lanes.published(run)

@@ -13,14 +13,13 @@
  * R5  With `dispatch: 'inline'`, a worker runs the next step itself, under the lease that was renewed when the outcome
  *     of the previous step was recorded. After a crash, the run continues from the last recorded step when that lease
  *     has expired.
- * R6  The statement that inserts a run can also claim the run for the replica that accepted the request (arrivals.ts).
+ * R6  The statement that inserts a run can also claim the run for the replica that accepted the request (consumers.ts).
  *     If this replica dies directly afterwards, the run continues when the lease of this claim has expired.
  */
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { ProcessDefinition } from '../step/definition.ts'
 import { RENEW_MS, type TransactionSource } from '../run/transaction-source.ts'
-import { type Arrivals, createArrivals } from './arrivals.ts'
-import { createConsumers } from './consumers.ts'
+import { type Arrivals, createArrivals, createConsumers } from './consumers.ts'
 import { createGate, type PausedNames } from './gate.ts'
 import { createDeliveryHandler } from './handle-delivery.ts'
 import { type ClaimedStepDeps, createClaimedStepRunner } from './run-claimed-step.ts'
@@ -62,42 +61,16 @@ export interface WorkerDeps extends Omit<ClaimedStepDeps, 'gate' | 'cutOff'> {
 }
 
 export function createWorker(deps: WorkerDeps): Worker {
-  const { source, queue, processes, stepsInFlight, retryStore, log, owner, clock, random } = deps
-  const { prefetch, count } = deps
+  const { source, queue, processes, stepsInFlight, log, owner, clock, random, prefetch } = deps
   const { renewMs = RENEW_MS, rampMs = 2_000, drainMs = 5_000 } = deps
   const shutdown = new AbortController()
   const cutOff = new AbortController()
-  const gate = createGate({
-    processes,
-    now: clock.now,
-    random,
-    rampMs,
-    shutdown: shutdown.signal,
-  })
+  const { now } = clock
+  const gate = createGate({ processes, now, random, rampMs, shutdown: shutdown.signal })
   const runClaimed = createClaimedStepRunner({ ...deps, gate, cutOff: cutOff.signal })
-  const handle = createDeliveryHandler({
-    source,
-    queue,
-    publisher: deps.publisher,
-    lanes: deps.lanes,
-    processes,
-    gate,
-    retryStore,
-    shutdown: shutdown.signal,
-    log,
-    owner,
-    countStale: (process, step) => count(process, step, 'stale'),
-    runClaimed,
-  })
+  const handle = createDeliveryHandler({ ...deps, gate, shutdown: shutdown.signal, runClaimed })
   const arrivals = createArrivals({ gate, owner, prefetch, runClaimed, log })
-  const consumers = createConsumers({
-    processes,
-    queue,
-    gate,
-    prefetch,
-    handle: (process, step, delivery) =>
-      arrivals.handleDelivery(process, () => handle(process, step, delivery)),
-  })
+  const consumers = createConsumers({ processes, queue, gate, prefetch, arrivals, handle })
   let areCompaniesKnown = false
   const renewal = startLeaseRenewal({ source, stepsInFlight, log, clock, renewMs })
 
