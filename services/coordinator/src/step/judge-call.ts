@@ -148,17 +148,13 @@ export async function judgeCall(
     return { kind: 'retry', errorClass, error, response, retryAfterMs: TOKEN_RENEWAL_MS }
   if (verdict === 'failed') return { kind: 'failed', errorClass, error, response }
   const retryAfterMs = parseRetryAfter(outcome.retryAfter, now())
-  if (credential !== undefined && outcome.status === TOO_MANY_REQUESTS) {
-    const isRepeated = coolDowns.isHeld(credential)
-    const delayMs = coolDowns.start(credential, retryAfterMs)
-    return { kind: 'held', errorClass, error, response, delayMs, ...(isRepeated && { isRepeated }) }
-  }
-  if (targetKey !== undefined && isBusy(outcome.status, retryAfterMs)) {
-    const isRepeated = coolDowns.isHeld(targetKey)
-    const delayMs = coolDowns.start(targetKey, retryAfterMs)
-    return { kind: 'held', errorClass, error, response, delayMs, ...(isRepeated && { isRepeated }) }
-  }
-  return { kind: 'retry', errorClass, error, response, retryAfterMs }
+  const isOfCredential = credential !== undefined && outcome.status === TOO_MANY_REQUESTS
+  const key = isOfCredential ? credential : targetKey
+  if (key === undefined || !isBusy(outcome.status, retryAfterMs))
+    return { kind: 'retry', errorClass, error, response, retryAfterMs }
+  const isRepeated = coolDowns.isHeld(key)
+  const delayMs = coolDowns.start(key, retryAfterMs)
+  return { kind: 'held', errorClass, error, response, delayMs, ...(isRepeated && { isRepeated }) }
 }
 
 /** What the error of a run says about closed books. The closing date is added where it is known (closing-dates.ts). */

@@ -223,27 +223,34 @@ export async function perform(
     const error = short(`${what} responded with ${received.status}, and the body is ${parsed.why}`)
     return end({ kind: 'failed', errorClass: 'response_invalid', error, response: received })
   }
-  /**
-   * Makes a call and returns its successful response. Returns `null` if `isAbsent` returns true for the status of the
-   * response. Ends the step with any other response.
-   */
-  async function succeed<Data extends JsonInput>(
-    request: StepRequest | TargetRequest,
-    options: ExecuteOptions<Data>,
-    callKey: string | null,
-    method: CallName,
-    isAbsent: (answer: { readonly status: number; readonly body: string }) => boolean,
-  ) {
-    const { outcome, what, owner } = await send(request, options, callKey, method)
-    if (mayHaveTakenEffect(outcome)) hasDoubt = true
-    if (outcome.kind === 'answered' && isAbsent(outcome)) return null
+  /** Returns the successful response to a call. Ends the step with any other outcome of the call. */
+  async function judge({ outcome, what, owner }: SentCall): Promise<Response> {
     const judged = await disownErrors(() => judgeCall(outcome, what, owner, deps))
-    if ('kind' in judged) return end(judged)
-    response = judged
+    return 'kind' in judged ? end(judged) : judged
+  }
+  /** Makes a call that may change something at its target. */
+  async function sendEffective(...args: Parameters<typeof send>): Promise<SentCall> {
+    const sent = await send(...args)
+    if (mayHaveTakenEffect(sent.outcome)) hasDoubt = true
+    return sent
+  }
+  /** Returns the successful response to an effective call, with its data. */
+  async function succeed<Data extends JsonInput>(sent: SentCall, { parse }: ExecuteOptions<Data>) {
+    const received = await judge(sent)
+    response = received
     hasResult = true
-    const { parse } = options
-    const data = parse === undefined ? (null as Data) : parsedBody(judged, what, parse)
-    return { status: judged.status, body: judged.body, data }
+    const data = parse === undefined ? (null as Data) : parsedBody(received, sent.what, parse)
+    return { ...received, data }
+  }
+  /** Returns the key of the next call. A further call is another operation for the target, so it has another key. */
+  const nextKey = (): string => {
+    calls += 1
+    return calls === 1 ? key : `${key}/${calls}`
+  }
+  /** Completes the step with the result of a call or of `complete`. */
+  const completeWith = <Result extends { readonly data: JsonInput }>(result: Result) => {
+    completion = { data: normalizedJson(result.data), endsRun: completion?.endsRun ?? false }
+    return ending(result)
   }
 
   const members: Omit<GivenStep, keyof LazyMembers> = {
@@ -257,15 +264,11 @@ export async function perform(
       request: StepRequest | TargetRequest,
       options: ExecuteOptions<Data> = {},
     ) {
-      calls += 1
-      // A further call of the same step is another operation for the target, so it needs its own idempotency key.
-      const callKey = calls === 1 ? key : `${key}/${calls}`
-      const succeeded = await inFlight(() =>
-        succeed(request, options, callKey, 'execute', () => false),
+      const callKey = nextKey()
+      const succeeded = await inFlight(async () =>
+        succeed(await sendEffective(request, options, callKey, 'execute'), options),
       )
-      if (succeeded === null) throw new StepEnded() // unreachable, because no status counts as absent here
-      completion = { data: normalizedJson(succeeded.data), endsRun: completion?.endsRun ?? false }
-      return ending(succeeded)
+      return completeWith(succeeded)
     },
     fetch: (request, options = {}) =>
       inFlight(async () => {
@@ -275,8 +278,7 @@ export async function perform(
         const isSafe = SAFE_METHODS.has(method)
         if (!isSafe && mayHaveTakenEffect(outcome)) hasDoubt = true
         if (!isForStep(outcome, owner, deps.now())) {
-          const judged = await disownErrors(() => judgeCall(outcome, what, owner, deps))
-          if ('kind' in judged) return end(judged)
+          await judge(sent)
           throw new StepEnded() // unreachable, because a successful response never ends the step
         }
         const { status, headers } = outcome
@@ -300,8 +302,6 @@ export async function perform(
       change: ObjectChange,
       options: UpdateOptions<Data> = {},
     ) {
-      const isStale = ({ body }: { readonly body: string }): boolean =>
-        deps.gateway.faultOf(body)?.code === STALE_OBJECT
       const succeeded = await inFlight(() =>
         updateObject(
           run.Realm,
@@ -310,21 +310,22 @@ export async function perform(
             async read(request, credential) {
               const { timeoutMs } = options
               const given = { ...credential, ...(timeoutMs !== undefined && { timeoutMs }) }
-              const { outcome, what, owner } = await send(request, given, null, 'update')
-              const judged = await disownErrors(() => judgeCall(outcome, what, owner, deps))
-              return 'kind' in judged ? end(judged) : judged
+              return judge(await send(request, given, null, 'update'))
             },
-            write(request, credential) {
-              calls += 1
-              const callKey = calls === 1 ? key : `${key}/${calls}`
-              return succeed(request, { ...options, ...credential }, callKey, 'update', isStale)
+            async write(request, credential) {
+              const given = { ...options, ...credential }
+              const sent = await sendEffective(request, given, nextKey(), 'update')
+              const { outcome } = sent
+              const isStale =
+                outcome.kind === 'answered' &&
+                deps.gateway.faultOf(outcome.body)?.code === STALE_OBJECT
+              return isStale ? null : succeed(sent, given)
             },
             fail: end,
           },
         ),
       )
-      completion = { data: normalizedJson(succeeded.data), endsRun: completion?.endsRun ?? false }
-      return ending(succeeded)
+      return completeWith(succeeded)
     },
     async createOnce<Entity extends MarkedEntity, Data extends JsonInput = CreatedObject>(
       entity: Entity,
@@ -334,8 +335,7 @@ export async function perform(
       requireMembers(options, CREATE_ONCE_OPTIONS, 'createOnce')
       requireMembers(options.mark, MARK_MEMBERS, 'the mark of createOnce')
       const { mark, onExisting = 'fail', parse, ...call } = options
-      calls += 1
-      const callKey = calls === 1 ? key : `${key}/${calls}`
+      const callKey = nextKey()
       const isOnlyCall = calls === 1 && fetches === 0
       const created = await inFlight(() =>
         orReleased(() =>
@@ -351,16 +351,11 @@ export async function perform(
                 hasDoubt = mayHaveHadEffect || (hasDoubt && !isOnlyCall)
               },
               async read(request, credential) {
-                const sent = await send(request, { ...call, ...credential }, null, 'createOnce')
-                const { outcome, what, owner } = sent
-                const judged = await disownErrors(() => judgeCall(outcome, what, owner, deps))
-                return 'kind' in judged ? end(judged) : judged
+                return judge(await send(request, { ...call, ...credential }, null, 'createOnce'))
               },
               async write(request, credential) {
                 const given = { ...call, ...credential }
-                const written = await succeed(request, given, callKey, 'createOnce', () => false)
-                if (written === null) throw new StepEnded() // unreachable, as in execute
-                return written
+                return succeed(await sendEffective(request, given, callKey, 'createOnce'), given)
               },
               end: (outcome) =>
                 end(
@@ -384,8 +379,7 @@ export async function perform(
         parse === undefined
           ? ({ Id: created.id, SyncToken: created.syncToken } as JsonInput as Data)
           : parsedBody(created.response, `the creation of ${entity}`, parse)
-      completion = { data: normalizedJson(data), endsRun: completion?.endsRun ?? false }
-      return ending({ ...created.response, data })
+      return completeWith({ ...created.response, data })
     },
     async entry(entity, options) {
       requireMembers(options, ENTRY_OPTIONS, 'entry')
@@ -398,17 +392,18 @@ export async function perform(
     },
     find: (request, options = {}) =>
       inFlight(async () => {
-        const isAbsent = ({ status }: { readonly status: number }): boolean =>
-          status === 404 || status === 410
-        const succeeded = await succeed(request, options, null, 'find', isAbsent)
+        const sent = await sendEffective(request, options, null, 'find')
+        const { outcome } = sent
+        if (outcome.kind === 'answered' && (outcome.status === 404 || outcome.status === 410))
+          return null
+        const succeeded = await succeed(sent, options)
         const { credential } = options
-        if (succeeded !== null && credential !== undefined)
+        if (credential !== undefined)
           found.push(...foundObject(realmOf(credential), succeeded.body, Date.parse(run.CreatedAt)))
         return succeeded
       }),
     complete<Data extends JsonInput = null>(data?: Data) {
-      completion = { data: normalizedJson(data ?? null), endsRun: completion?.endsRun ?? false }
-      return ending({ data: (data ?? null) as Data })
+      return completeWith({ data: (data ?? null) as Data })
     },
     fail(reason, options = {}) {
       requireMembers(options, FAIL_OPTIONS, 'fail')

@@ -43,12 +43,12 @@ export interface RunActions {
     by?: Actor,
   ): Promise<readonly QueueOutcome[]>
   replay(process: string, transactionId: string, request: ReplayRequest, act: Act): Promise<Run>
-  resume(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
+  readonly resume: ActOnRun
   /** Begins the undo of the latest run of a transaction. */
-  undo(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
-  cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
+  readonly undo: ActOnRun
+  readonly cancel: ActOnRun
   /** Makes a waiting run due at once. The run may wait for its next attempt or for a credential. */
-  retry(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
+  readonly retry: ActOnRun
   /** Settles the doubt about the due step of a run. */
   settle(
     process: string,
@@ -90,6 +90,13 @@ export interface RunActions {
   /** Returns the steps of a process in order; an empty list if the process is not loaded. */
   stepNames(process: string): readonly string[]
 }
+
+type ActOnRun = (
+  process: string,
+  transactionId: string,
+  replayId: number | null,
+  act: Act,
+) => Promise<Run>
 
 /** `errors` contains the path and the violated rule of each problem in the initial data. */
 export type QueueOutcome =
@@ -229,9 +236,15 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
     for (const { run, claim } of queued) if (claim !== undefined) publisher.publishEvent(run)
     publisher.publishSteps(queued.flatMap(({ run, claim }) => (claim === undefined ? [run] : [])))
   }
-  const delayedOf = (transactions: readonly NewTransaction[]): readonly NewTransaction[] => {
-    const now = Date.now()
-    return transactions.filter((transaction) => startsLater(transaction, now))
+  /** Executes an action on a run, and publishes the run that it returns. */
+  const actOn = async (
+    kind: ActionWithoutChange['kind'],
+    [Process, TransactionID, ReplayID, act]: Parameters<ActOnRun>,
+    execute: () => Promise<Run>,
+  ): Promise<Run> => {
+    const run = await attempt({ kind, act, Process, TransactionID, ReplayID }, execute)
+    publisher.publishSteps([run])
+    return run
   }
   /** Reserves places for the delayed runs of a limited key, and returns the ids for which it has no place. */
   const limitedIds = async (
@@ -239,10 +252,10 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
     transactions: readonly NewTransaction[],
     by: Actor | undefined,
   ): Promise<ReadonlySet<string>> => {
-    const ids = by?.shareOf ? delayedOf(transactions).map(idOf) : []
-    return by?.shareOf && ids.length > 0
-      ? source.reserveDelayed(name, by.shareOf, ids)
-      : new Set<string>()
+    if (!by?.shareOf) return new Set()
+    const now = Date.now()
+    const ids = transactions.filter((transaction) => startsLater(transaction, now)).map(idOf)
+    return ids.length > 0 ? source.reserveDelayed(name, by.shareOf, ids) : new Set()
   }
   /** Frees the places of debounced transactions that existing runs have absorbed. */
   const releasePlaces = async (
@@ -271,14 +284,8 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
     async queue(name, transactions, by) {
       const definition = process(name)
       requireClientData(definition)
-      const { input, concurrency } = definition
-      const isChecked = input !== null || (concurrency?.keyOf ?? null) !== null
-      const checks = isChecked
-        ? transactions.map((transaction) => checkedTransaction(definition, transaction))
-        : []
-      const valid = isChecked
-        ? checks.flatMap((check) => ('errors' in check ? [] : [check]))
-        : transactions
+      const checks = transactions.map((transaction) => checkedTransaction(definition, transaction))
+      const valid = checks.flatMap((check) => ('errors' in check ? [] : [check]))
       const results: (QueueResult | { readonly outcome: 'limited' })[] = []
       for (let at = 0; at < valid.length; at += QUEUE_BATCH) {
         const given = valid.slice(at, at + QUEUE_BATCH)
@@ -310,12 +317,13 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
       // with it.
       const hasStarted = results.some((result) => 'claim' in result && result.claim !== undefined)
       if (!hasStarted) await publisher.written()
-      if (valid.length === transactions.length) return results
-      const stored = results.values()
-      return checks.map((check): QueueOutcome => {
-        if ('errors' in check) return { outcome: 'invalid', errors: check.errors }
-        return stored.next().value as QueueOutcome // the source returns one result for each transaction
-      })
+      const next = results.values()
+      return checks.map(
+        (check): QueueOutcome =>
+          'errors' in check
+            ? { outcome: 'invalid', errors: check.errors }
+            : (next.next().value as QueueOutcome), // there is one result for each valid transaction
+      )
     },
     async replay(name, TransactionID, request, act) {
       const definition = process(name)
@@ -329,56 +337,34 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
         if (definition.concurrency?.byRealm !== true) concurrencyKey = accepted.key
       }
       if (fromStep !== null) requireStepOf(definition, fromStep)
-      const run = await attempt(
-        { kind: 'replay', act, Process: name, TransactionID, ReplayID },
-        () =>
-          source.replay(outlineOf(definition), TransactionID, { ...request, concurrencyKey }, act),
+      return actOn('replay', [name, TransactionID, ReplayID, act], () =>
+        source.replay(outlineOf(definition), TransactionID, { ...request, concurrencyKey }, act),
       )
-      publisher.publishSteps([run])
-      return run
     },
-    async resume(name, TransactionID, ReplayID, act) {
+    async resume(...run) {
+      const [name, ...rest] = run
       const outline = outlineOf(process(name))
-      const { name: Process } = outline
-      const run = await attempt({ kind: 'resume', act, Process, TransactionID, ReplayID }, () =>
-        source.resume(outline, TransactionID, ReplayID, act),
-      )
-      publisher.publishSteps([run])
-      return run
+      return actOn('resume', run, () => source.resume(outline, ...rest))
     },
-    async undo(name, TransactionID, ReplayID, act) {
-      const { name: Process } = process(name)
-      const run = await attempt({ kind: 'undo', act, Process, TransactionID, ReplayID }, () =>
-        source.undo(Process, TransactionID, ReplayID, act),
-      )
-      publisher.publishSteps([run])
-      return run
+    async undo(...run) {
+      process(run[0])
+      return actOn('undo', run, () => source.undo(...run))
     },
-    async cancel(Process, TransactionID, ReplayID, act) {
-      await requireKnown(Process)
-      const run = await attempt({ kind: 'cancel', act, Process, TransactionID, ReplayID }, () =>
-        source.cancel(Process, TransactionID, ReplayID, act),
-      )
-      stepsInFlight.abortCancelled(run)
-      publisher.publishSteps([run])
-      return run
+    async cancel(...run) {
+      await requireKnown(run[0])
+      const cancelled = await actOn('cancel', run, () => source.cancel(...run))
+      stepsInFlight.abortCancelled(cancelled)
+      return cancelled
     },
-    async retry(name, TransactionID, ReplayID, act) {
-      const { name: Process } = process(name)
-      const run = await attempt({ kind: 'retry', act, Process, TransactionID, ReplayID }, () =>
-        source.retry(Process, TransactionID, ReplayID, act),
-      )
-      publisher.publishSteps([run])
-      return run
+    async retry(...run) {
+      process(run[0])
+      return actOn('retry', run, () => source.retry(...run))
     },
-    async settle(name, TransactionID, ReplayID, settlement, act) {
+    async settle(name, id, replayId, settlement, act) {
       const outline = outlineOf(process(name))
-      const { name: Process } = outline
-      const run = await attempt({ kind: 'settle', act, Process, TransactionID, ReplayID }, () =>
-        source.settle(outline, TransactionID, ReplayID, settlement, act),
+      return actOn('settle', [name, id, replayId, act], () =>
+        source.settle(outline, id, replayId, settlement, act),
       )
-      publisher.publishSteps([run])
-      return run
     },
     async signal(name, TransactionID, ReplayID, placeName, { data, eventId }, act, withData) {
       const definition = process(name)

@@ -15,18 +15,13 @@ import {
   stepUnknownError,
 } from '../step/definition.ts'
 import { eventPlaces } from '../step/event.ts'
-import type { ClosingDates } from '../step/closing-dates.ts'
-import type { Files } from '../step/files.ts'
 import type { EntryKeeper } from '../entry/entry-keeper.ts'
 import type { WrittenObject } from '../entry/written-objects.ts'
-import type { HttpCall } from '../step/http-call.ts'
 import type { StepCall } from '../run/progress.ts'
 import { advance, type StepOutcome, type Transition } from '../run/progress.ts'
 import { advanceUndo } from '../run/undo.ts'
 import type { StepDeps } from '../step/perform-step.ts'
 import { runStep } from '../step/run-step.ts'
-import type { Gateway } from '../step/step-request.ts'
-import type { ProcessSettings } from '../step/step.ts'
 import { StepAbort } from '../step/step-abort.ts'
 import { createTargetLimiter, type WaitForClock } from '../step/target-limiter.ts'
 import type { Attempt, FinishedItem } from '../run/item.ts'
@@ -36,7 +31,6 @@ import type { RecordedPage } from '../run/families.ts'
 import { childrenStart, outcomeOfUndo } from './start-children.ts'
 import { readChildren } from './read-children.ts'
 import type { WatchedObject } from '../run/watched-object.ts'
-import type { TargetCalls } from '../run/target-calls.ts'
 import type { Claim, RunState, TransactionSource } from '../run/transaction-source.ts'
 import type { Gate } from './gate.ts'
 import { applyAbortReason, type StepInFlight, type StepsInFlight } from './steps-in-flight.ts'
@@ -44,19 +38,12 @@ import { ABORTED, type StoreRetry } from './store-retry.ts'
 import type { Traceparents } from './step-queue.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 
-export interface ClaimedStepDeps {
+/** What a worker needs for every step, and what `run-step.ts` gets unchanged. */
+type OfEveryStep = 'call' | 'files' | 'gateway' | 'settings' | 'closingDates' | 'stepBooks'
+
+export interface ClaimedStepDeps extends Pick<StepDeps, OfEveryStep> {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
-  readonly source: Pick<
-    TransactionSource,
-    | 'get'
-    | 'record'
-    | 'recordChildren'
-    | 'recordUndoOfChildren'
-    | 'settleWaits'
-    | 'children'
-    | 'family'
-    | keyof TargetCalls
-  >
+  readonly source: TransactionSource
   readonly publisher: Pick<
     TransitionPublisher,
     'publishEvent' | 'publishHeld' | 'publishStep' | 'publishSteps'
@@ -70,14 +57,8 @@ export interface ClaimedStepDeps {
   readonly beginWatch: (object: WatchedObject, claim: Claim) => Promise<void>
   /** Looks at the children of a run that has begun to wait for them. */
   readonly settleFamilies: (run: RunKey) => Promise<void>
-  readonly call: HttpCall
-  readonly files: Files
-  readonly gateway: Gateway
-  readonly settings: ProcessSettings
   readonly checkOnline: () => Promise<boolean>
-  readonly closingDates: Pick<ClosingDates, 'of'>
   readonly entryKeeper: Pick<EntryKeeper, 'entriesOf'>
-  readonly stepBooks: StepDeps['stepBooks']
   readonly decisionLinks: Pick<DecisionLinks, 'addressOf' | 'ready'>
   readonly traceparentOf: Traceparents
   readonly log: Logger
@@ -97,6 +78,8 @@ interface Ended extends RecordedPage {
 /** Builds a function that runs the step of a claim, and the following steps as long as the lease continues. */
 export function createClaimedStepRunner(deps: ClaimedStepDeps) {
   const { source, publisher, gate, retryStore, log, clock, random } = deps
+  const { call, files, gateway, settings, closingDates, stepBooks } = deps
+  const ofEveryStep = { call, files, gateway, settings, closingDates, stepBooks }
   const { now } = clock
   const coolDowns = createCoolDowns(now)
   const limiter = createTargetLimiter({ source, clock, waitForClock: deps.waitForClock })
@@ -144,7 +127,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       (definition.dispatch === 'inline' || definition.events.includes(following)) && mayContinue
     const { undoable, undoesFailure, events } = definition
     const options = { steps, finished, policy: limits.retry, random: random() }
-    const { call, report, written } = last
+    const { report, written } = last
     const entries =
       written.length === 0
         ? []
@@ -164,7 +147,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
           : advance(run, ended, { ...options, isInline, mayContinue, undoesFailure })
       return {
         ...advanced,
-        ...(call !== undefined && { call }),
+        ...(last.call !== undefined && { call: last.call }),
         ...(entries.length > 0 && { entries }),
         ...(report !== undefined &&
           advanced.item !== null && { item: { ...advanced.item, report } }),
@@ -304,11 +287,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
         isInDoubt,
       }
     const abort = new StepAbort()
-    const step: StepInFlight = {
-      claim,
-      needsInternet: definition.requireInternet,
-      abort,
-    }
+    const step: StepInFlight = { claim, needsInternet: definition.requireInternet, abort }
     const remove = deps.stepsInFlight.add(step)
     const endsAt = now() + limits.timeoutMs
     const timer = clock.setTimeout(() => abort.abort('timeout'), limits.timeoutMs)
@@ -319,26 +298,21 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       if (mayLink) await retryStore(() => deps.decisionLinks.ready(), deps.cutOff)
       const beganAt = mayLink ? await firstAttemptAt(claim) : 0
       const stepDeps: StepDeps = {
-        call: deps.call,
-        files: deps.files,
-        gateway: deps.gateway,
+        ...ofEveryStep,
         coolDowns,
         limiter,
         endsAt,
-        settings: deps.settings,
         log: stepLog,
         // If tracing is on, the HTTP client replaces this header with one that belongs to the same trace.
         traceparent: () => tracing?.headers()['traceparent'] ?? deps.traceparentOf(run),
-        onCall: (call) => {
-          last.call = call
+        onCall(sent) {
+          last.call = sent
         },
         onWritten: (written) => last.written.push(...written),
         onReport: (report) => {
           last.report = report
           step.report = report
         },
-        closingDates: deps.closingDates,
-        stepBooks: deps.stepBooks,
         linkTo: (...args) => linksOfRun(deps.decisionLinks, definition, run, beganAt, now)(...args),
         children: (place) => readChildren(source, run, place),
         abort,
