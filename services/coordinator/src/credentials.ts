@@ -1,7 +1,6 @@
 /** Creates and connects the parts that react to changes of credentials: waiting runs, change feeds and erasures. */
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { onCredentialUsable, onErasureRequested } from './adapters/message-bus/credential-events.ts'
+import type { Core } from './core.ts'
 import type { ChangeWaits } from './change/change-waits.ts'
 import type { ChangeCursors } from './change-feed/change-cursors.ts'
 import type { Triggers } from './triggers.ts'
@@ -9,23 +8,18 @@ import { createRealmErasure } from './erasure/erase-removed-realms.ts'
 import type { ClosingDates } from './step/closing-dates.ts'
 import type { Erase } from './erasure/erasure.ts'
 import type { RunActions } from './worker/run-actions.ts'
-import type { StoreRetry } from './worker/store-retry.ts'
 
-export interface CredentialDeps {
-  readonly bus: MessageBus
-  readonly cursors: Pick<ChangeCursors, 'removeCursor'>
-  readonly closingDates: Pick<ClosingDates, 'forget'>
-  readonly changeWaits: Pick<ChangeWaits, 'removeRealm'>
-  readonly runActions: Pick<RunActions, 'wake'>
-  readonly triggers: Pick<Triggers, 'onCredentialUsable'>
+export interface CredentialDeps extends Pick<Core, 'bus' | 'retryStore' | 'owner' | 'log'> {
+  readonly cursors: ChangeCursors
+  readonly closingDates: ClosingDates
+  readonly changeWaits: ChangeWaits
+  readonly runActions: RunActions
+  readonly triggers: Triggers
   readonly erase: Erase
-  readonly retryStore: StoreRetry
-  readonly owner: string
-  readonly log: Logger
 }
 
 export async function followCredentials(deps: CredentialDeps): Promise<AsyncDisposable> {
-  const { bus, cursors, runActions, triggers, erase, retryStore, owner, log } = deps
+  const { bus, owner, log, runActions, triggers } = deps
   await using stack = new AsyncDisposableStack()
   const credentials = await onCredentialUsable(bus, `${owner} credentials`, async (name) => {
     try {
@@ -46,15 +40,13 @@ export async function followCredentials(deps: CredentialDeps): Promise<AsyncDisp
     bus,
     `${owner} erasures`,
     createRealmErasure({
-      erase,
+      ...deps,
       async forget(realm) {
-        await cursors.removeCursor(realm)
+        await deps.cursors.removeCursor(realm)
         await deps.closingDates.forget(realm)
         await deps.changeWaits.removeRealm(realm)
       },
-      retryStore,
       shutdown: shutdown.signal,
-      log,
     }),
   )
   stack.defer(async () => {

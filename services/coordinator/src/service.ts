@@ -40,7 +40,7 @@ import { CHANGE_LOOK, createChangeLook, createLooks } from './change/look.ts'
 import { createSubscriptions } from './change/subscriptions.ts'
 import { CHANGE_FEED, createChangeFeed } from './change-feed/sweep.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
-import type { CoordinatorAdapters } from './coordinator-adapters.ts'
+import type { Core, CoordinatorAdapters } from './core.ts'
 import { startCompanyGate } from './company-pause/company-gate.ts'
 import { createCompanyPauses } from './company-pause/company-pauses.ts'
 import { createDecisionLinks } from './decision/decision-links.ts'
@@ -269,32 +269,35 @@ export async function startCoordinator(
     processes,
   })
   stack.defer(() => publisher.flush())
-  const polling = { log, clock, random, intervalMs: config.LOCAL_PULL_SECONDS * 1_000 }
+  const core: Core = {
+    log,
+    clock,
+    random,
+    intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
+    source,
+    bus,
+    pauses,
+    processes,
+    queue,
+    lanes,
+    stepsInFlight,
+    publisher,
+    metrics,
+    retryStore,
+    owner,
+  }
   if (receivers !== null) {
     const webhooks = stack.use(
       await startWebhooks({
-        ...polling,
-        source,
-        bus,
+        ...core,
         receivers,
-        owner,
-        retryStore,
         publish: publisher.publishSteps,
         onBacklog: metrics.setWebhookBacklog,
       }),
     )
     listeners.push(webhooks.onTransition)
   }
-  const followUps = stack.use(
-    startFollowUps({
-      ...polling,
-      source,
-      publisher,
-      stepsInFlight,
-      processes,
-      onRecovered: metrics.countRecovered,
-    }),
-  )
+  const followUps = stack.use(startFollowUps({ ...core, onRecovered: metrics.countRecovered }))
   listeners.push(followUps.onTransition)
   const probes = probesOf(config).map((probe) => createProbe(probe, proxyFor))
   const connectivity = createConnectivity({ probes, ...timing })
@@ -313,17 +316,12 @@ export async function startCoordinator(
     processSettings,
     createFileRemover(config.DATA_DIR),
   )
-  const looks = createLooks({ source, waits: changeWaits, publisher, process: changeLook })
+  const looks = createLooks({ ...core, waits: changeWaits, process: changeLook })
   const worker = stack.use(
     createWorker({
-      source,
+      ...core,
       beginWatch: (...args) => looks.begin(...args),
       settleFamilies: (run) => followUps.settleFamilies(run),
-      queue,
-      lanes,
-      publisher,
-      processes,
-      stepsInFlight,
       call,
       files,
       gateway: {
@@ -349,13 +347,8 @@ export async function startCoordinator(
         recordedEntry: (query) => recordedEntry(source, query),
       },
       traceparentOf,
-      retryStore,
-      log,
-      owner,
       prefetch,
-      clock,
       waitForClock: adapters.waitForClock,
-      random,
       count: metrics.countStep,
       ...timing,
     }),
@@ -363,13 +356,9 @@ export async function startCoordinator(
   const companyPauses = createCompanyPauses(source)
   const companyGate = stack.use(
     startCompanyGate({
-      source,
+      ...core,
       pauses: companyPauses,
-      publisher,
       setPaused: (realms) => worker.setPausedCompanies(realms),
-      log,
-      clock,
-      random,
     }),
   )
   let isOnline = false
@@ -385,11 +374,7 @@ export async function startCoordinator(
     for (const one of pausable) one.setPaused(paused)
   }
   const runActions = createRunActions({
-    source,
-    pauses,
-    processes,
-    publisher,
-    stepsInFlight,
+    ...core,
     worker: { setPaused, queueAndStart: worker.queueAndStart },
   })
   async function beginFeed(): Promise<void> {
@@ -410,21 +395,13 @@ export async function startCoordinator(
   }
   const triggers = stack.use(
     startTriggers({
-      ...polling,
-      source,
-      pauses,
+      ...core,
       cursors: changeCursors,
       readFeed: () => readFeed(false),
       subscriptions,
-      bus,
       looks,
-      processes,
       companies,
       runActions,
-      publisher,
-      metrics,
-      retryStore,
-      owner,
       remotePullMs: config.REMOTE_PULL_SECONDS * 1_000,
     }),
   )
@@ -455,8 +432,7 @@ export async function startCoordinator(
     faultOf: config.PROVIDER_PROFILE.accounting.faultOf,
   })
   const takeBack = createTakeBack({
-    source,
-    publisher,
+    ...core,
     process: takeBackProcess,
     async load() {
       if (processes.get(TAKE_BACK) === takeBackProcess) return
@@ -474,46 +450,37 @@ export async function startCoordinator(
   const access = stack.use(openAccessKeys(config, { logger: log, health, metrics: serviceMetrics }))
   const operationRunner = stack.use(
     startOperationRunner({
+      ...core,
       keys: access.keys,
-      ...polling,
-      source,
       store: bulkOperations,
       runActions,
       takeBack,
       processes: processNames,
-      owner,
-      retryStore,
       onCount: metrics.setOperations,
       onRun: metrics.countBulkRun,
       ...(timing.renewMs !== undefined && { renewMs: timing.renewMs }),
     }),
   )
   const erase = createErasure({
-    source,
+    ...core,
     cancel: (...args) => runActions.cancel(...args),
     removeFiles,
     endPause: (realm) => companyPauses.end(realm),
     isLoaded: (process) => processes.has(process),
-    log,
   })
   stack.use(
     await followCredentials({
-      bus,
+      ...core,
       cursors: changeCursors,
       closingDates,
       changeWaits,
       runActions,
       triggers,
       erase,
-      retryStore,
-      owner,
-      log,
     }),
   )
   const auditor = createAuditor({
-    source,
-    pauses,
-    queue,
+    ...core,
     processes: processNames,
     isOnline: () => isOnline,
     now,
@@ -521,18 +488,12 @@ export async function startCoordinator(
   let lastAudit: Audit | null = null
   stack.use(
     startHousekeeping({
-      ...polling,
+      ...core,
       config,
-      source,
-      pauses,
       bulkOperations,
       sealed: payloadKeys === null ? null : { source: adapters.source, keys: payloadKeys },
-      queue,
-      lanes,
       deadLetters,
-      processes,
       processNames,
-      publisher,
       worker,
       setPaused,
       auditor,
@@ -545,9 +506,6 @@ export async function startCoordinator(
       },
       removeFiles,
       changeWaits,
-      metrics,
-      retryStore,
-      owner,
     }),
   )
   const streams = createEventStreams({
@@ -560,6 +518,7 @@ export async function startCoordinator(
   metrics.watchWaiting(() => runEnds.size)
   const exportsEnd = new AbortController()
   const app = createApp({
+    ...core,
     decisions: createDecisions({ source, processes, runActions, links: decisionLinks, now }),
     product: config,
     logger: log,
@@ -572,18 +531,14 @@ export async function startCoordinator(
     schedules: triggers.schedules,
     erase,
     shutdown: exportsEnd.signal,
-    source,
-    pauses,
     bulkOperations,
     changeCursors,
     companyPauses,
     companyGate,
     worker,
     auditor,
-    queue,
     countDeadLetters: countDead,
-    deadLetterOperations: createDeadLetterOperations({ source, runActions, looks, publisher }),
-    processes,
+    deadLetterOperations: createDeadLetterOperations({ ...core, runActions, looks }),
     cursors: createSealedCursors(config.SERVICE_API_KEY),
     streams,
     runEnds,

@@ -5,7 +5,6 @@
 import { entriesQueue, changesQueue } from '@integration-host/shared/contracts/provider-event'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { hasCode } from '@integration-host/shared/errors'
-import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { tracing } from '@integration-host/shared/observability/telemetry'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import type { ChangeCursors } from './change-feed/change-cursors.ts'
@@ -16,7 +15,7 @@ import { CHANGE_FEED, SWEEP_SCHEDULE } from './change-feed/sweep.ts'
 import { startFeedWatch } from './change-feed/watch-feed.ts'
 import type { ConnectedCompanies } from './company/connected-companies.ts'
 import { createKnownCompanies } from './company/known-companies.ts'
-import type { CoordinatorMetrics } from './metrics.ts'
+import type { Core } from './core.ts'
 import {
   hasChanges,
   hasEvents,
@@ -24,8 +23,6 @@ import {
   outlineOf,
   type ProcessDefinition,
 } from './step/definition.ts'
-import type { PauseStore } from './run/pause.ts'
-import type { TransactionSource } from './run/transaction-source.ts'
 import { startChangeIntake } from './change/change-intake.ts'
 import { CHANGE_LOOK, type Looks } from './change/look.ts'
 import { startEntryIntake } from './entry/entry-intake.ts'
@@ -41,9 +38,6 @@ import { startScheduler } from './schedule/scheduler.ts'
 import { signalKey } from '@integration-host/shared/contracts/topology'
 import { startSignalIntake } from './signal/signal-intake.ts'
 import { startStartIntake } from './start/start-intake.ts'
-import type { Periodic } from './worker/polling.ts'
-import type { StoreRetry } from './worker/store-retry.ts'
-import type { TransitionPublisher } from './worker/transition-publisher.ts'
 
 /**
  * Returns whether at least one process subscribes to changes, so that the change feed must be read.
@@ -68,22 +62,14 @@ export function needsLooks(processes: ReadonlyMap<string, ProcessDefinition>): b
   return [...processes.values()].some(hasChanges)
 }
 
-export interface TriggersDeps extends Periodic {
-  readonly source: TransactionSource
-  readonly pauses: Pick<PauseStore, 'paused'>
+export interface TriggersDeps extends Core {
   readonly cursors: ChangeCursors
   /** Begins to read the change feed if it is needed. Resolves with whether it is read. */
   readonly readFeed: () => Promise<boolean>
-  readonly subscriptions: Pick<Subscriptions, 'keepSubscriptions'>
-  readonly bus: MessageBus
-  readonly looks: Pick<Looks, 'changed'>
-  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly subscriptions: Subscriptions
+  readonly looks: Looks
   readonly companies: ConnectedCompanies
   readonly runActions: RunActions
-  readonly publisher: Pick<TransitionPublisher, 'publishSteps'>
-  readonly metrics: CoordinatorMetrics
-  readonly retryStore: StoreRetry
-  readonly owner: string
   /** `REMOTE_PULL_SECONDS`, in milliseconds. */
   readonly remotePullMs: number
 }
@@ -98,44 +84,24 @@ export interface Triggers extends AsyncDisposable {
 }
 
 export function startTriggers(deps: TriggersDeps): Triggers {
-  const { source, bus, processes, companies, runActions, publisher, metrics, log, clock } = deps
-  const polling = { log, clock, random: deps.random, intervalMs: deps.intervalMs }
-  const intake = {
-    ...polling,
-    pauses: deps.pauses,
-    runActions,
-    retryStore: deps.retryStore,
-    isBatched: tracing === undefined,
-    isDurable: bus.isDurable,
-  }
+  const { source, bus, processes, companies, publisher, metrics, clock, owner } = deps
+  const intake = { ...deps, isBatched: tracing === undefined, isDurable: bus.isDurable }
   const store = createScheduleStore(source)
   const stack = new AsyncDisposableStack()
   const scheduler = stack.use(
     startScheduler({
-      ...polling,
+      ...deps,
       store,
-      companies,
-      publisher,
-      processes,
       onRuns: metrics.countScheduled,
       onSchedules: metrics.setSchedules,
     }),
   )
   const { now } = clock
-  const schedules = createScheduleOperations({
-    store,
-    source,
-    processes,
-    publisher,
-    scheduler,
-    now,
-  })
+  const schedules = createScheduleOperations({ ...deps, store, scheduler, now })
   const feed = stack.use(
     startFeedWatch({
-      ...polling,
+      ...deps,
       intervalMs: deps.remotePullMs,
-      cursors: deps.cursors,
-      companies,
       async isActive() {
         if (!(await deps.readFeed())) return false
         const sweeps = (await schedules.list()).find(({ process }) => process === CHANGE_FEED)
@@ -166,7 +132,7 @@ export function startTriggers(deps: TriggersDeps): Triggers {
   const starts = stack.use(
     startStartIntake({
       ...intake,
-      queue: createStartQueue(bus, deps.owner),
+      queue: createStartQueue(bus, owner),
       processes: () => [...processes.values()].filter(isStartable).map(({ name }) => name),
       count: metrics.countStart,
     }),
@@ -174,16 +140,14 @@ export function startTriggers(deps: TriggersDeps): Triggers {
   const signals = stack.use(
     startSignalIntake({
       ...intake,
-      queue: createStartQueue(bus, deps.owner, signalKey),
+      queue: createStartQueue(bus, owner, signalKey),
       processes: () => [...processes.values()].filter(hasEvents).map(({ name }) => name),
     }),
   )
   const changes = stack.use(
     startChangeIntake({
       ...intake,
-      subscriptions: deps.subscriptions,
-      queue: createChangeQueue(bus, deps.owner),
-      processes,
+      queue: createChangeQueue(bus, owner),
       isConnected: createKnownCompanies({
         isConnected: (realm) => companies.isConnected(realm),
         now,
@@ -195,18 +159,13 @@ export function startTriggers(deps: TriggersDeps): Triggers {
   const looks = stack.use(
     startLookIntake({
       ...intake,
-      subscriptions: deps.subscriptions,
-      queue: createChangeQueue(bus, deps.owner, changesQueue),
-      processes,
-      looks: deps.looks,
+      queue: createChangeQueue(bus, owner, changesQueue),
     }),
   )
   const entries = stack.use(
     startEntryIntake({
       ...intake,
-      subscriptions: deps.subscriptions,
-      queue: createChangeQueue(bus, deps.owner, entriesQueue),
-      processes,
+      queue: createChangeQueue(bus, owner, entriesQueue),
     }),
   )
   const intakes = [starts, signals, changes, looks, entries]

@@ -13,6 +13,12 @@ import type { ProcessDefinition } from './step/definition.ts'
 import type { HttpCall } from './step/http-call.ts'
 import type { TransactionSource } from './run/transaction-source.ts'
 import type { WebhookTiming } from './webhook/deliver.ts'
+import type { CoordinatorMetrics } from './metrics.ts'
+import type { PauseStore } from './run/pause.ts'
+import type { Lanes } from './worker/lanes.ts'
+import type { Periodic } from './worker/polling.ts'
+import type { StoreRetry } from './worker/store-retry.ts'
+import type { TransitionPublisher } from './worker/transition-publisher.ts'
 import type { WorkerDeps } from './worker/worker.ts'
 
 /** What the coordinator is started with: its store and message bus, and replacements for its other adapters. */
@@ -56,4 +62,18 @@ export interface CoordinatorAdapters {
     readonly confirmMs?: number
     readonly webhooks?: WebhookTiming & WebhookPostOptions
   }
+}
+
+/** What the parts of the coordinator share. `intervalMs` is that of the sweeper, `LOCAL_PULL_SECONDS`. */
+export interface Core extends Periodic, Pick<WorkerDeps, 'queue' | 'stepsInFlight'> {
+  readonly source: TransactionSource
+  readonly bus: MessageBus
+  readonly pauses: PauseStore
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly lanes: Lanes
+  readonly publisher: TransitionPublisher
+  readonly metrics: CoordinatorMetrics
+  readonly retryStore: StoreRetry
+  /** The name of this replica in leases and consumer tags. */
+  readonly owner: string
 }
