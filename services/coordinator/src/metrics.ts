@@ -127,12 +127,12 @@ export function createCoordinatorMetrics(
   )
   const bulkOperations = metrics.gauge(
     'coordinator_operations',
-    'Bulk runActions that are not over, by status',
+    'Bulk operations that are not over, by status',
     ['status'],
   )
   const bulkRuns = metrics.counter(
     'coordinator_operation_runs_total',
-    'Runs of bulk runActions by outcome, dry runs excluded',
+    'Runs of bulk operations by outcome, dry runs excluded',
     ['action', 'outcome'],
   )
   const outdatedPayloads = metrics.gauge(

@@ -53,11 +53,11 @@ export function keyOperationRoutes({ bulkOperations }: KeyOperationRouteDeps) {
   return new Hono()
     .get(
       '/:id/open',
-      ...route('countOperationsOfKey', 'How many bulk runActions of a key are not over'),
+      ...route('countOperationsOfKey', 'How many bulk operations of a key are not over'),
     )
     .delete(
       '/:id/open',
-      ...route('stopOperationsOfKey', 'Stop the bulk runActions of a key', (id, keyId, by) =>
+      ...route('stopOperationsOfKey', 'Stop the bulk operations of a key', (id, keyId, by) =>
         bulkOperations
           .stopOperation(id, { by, reason: keyEnded(keyId) }, KEY_ENDED)
           .catch((error: unknown) => {
@@ -70,7 +70,7 @@ export function keyOperationRoutes({ bulkOperations }: KeyOperationRouteDeps) {
       '/:id/open/keep',
       ...route(
         'keepOperationsOfKey',
-        'Make the bulk runActions of a key independent of the key',
+        'Make the bulk operations of a key independent of the key',
         (id) => bulkOperations.keepOperation(id),
       ),
     )
