@@ -5,11 +5,11 @@ import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { PROBLEM_CONTENT } from '@integration-host/shared/http/openapi'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import { type ActionRouteDeps, actionRoutes } from './routes/actions.ts'
-import { changesRoutes, type ChangesRouteDeps } from './change/change-routes.ts'
+import { type ChangesRouteDeps, changesRoutes } from './change-feed/change-routes.ts'
 import { type DeadLetterRouteDeps, deadLetterRoutes } from './dead-letter/dead-letter-routes.ts'
 import {
-  companyPauseRoutes,
   type CompanyPauseRouteDeps,
+  companyPauseRoutes,
 } from './company-pause/company-pause-routes.ts'
 import { DECISIONS_PATH } from './decision/decision-links.ts'
 import {
@@ -19,24 +19,23 @@ import {
 } from './decision/decision-routes.ts'
 import { MAX_BULK_BYTES } from './routes/contracts.ts'
 import { MAX_TRANSACTION_BYTES } from './run/queueable.ts'
-import { type CheckBooksRouteDeps, checkBooksRoutes } from './entry/check-books-routes.ts'
-import { type EntryRouteDeps, entryRoutes } from './entry/entry-routes.ts'
+import { checkBooksRoutes, type EntryRouteDeps, entryRoutes } from './entry/entry-routes.ts'
 import { type ErasureRouteDeps, erasureRoutes } from './erasure/erasure-routes.ts'
 import { type EventRouteDeps, eventRoutes } from './events/events-routes.ts'
 import { type ExportRouteDeps, exportRoutes } from './routes/export.ts'
-import { integrityRoutes, type IntegrityRouteDeps } from './routes/integrity.ts'
+import { type IntegrityRouteDeps, integrityRoutes } from './routes/integrity.ts'
 import { respondWithKnownProcesses } from './routes/known-processes.ts'
-import { keyOperationRoutes } from './routes/key-operations.ts'
-import { operationRoutes, type OperationRouteDeps } from './bulk/operation-routes.ts'
-import { processRoutes, type ProcessRouteDeps } from './routes/processes.ts'
+import { keyOperationRoutes } from './bulk/key-operation-routes.ts'
+import { type OperationRouteDeps, operationRoutes } from './bulk/operation-routes.ts'
+import { type ProcessRouteDeps, processRoutes } from './routes/processes.ts'
 import {
   processRunSearchRoutes,
-  runSearchRoutes,
   type RunSearchRouteDeps,
+  runSearchRoutes,
 } from './routes/run-search.ts'
-import { scheduleRoutes, type ScheduleRouteDeps } from './schedule/schedule-routes.ts'
-import { summaryRoutes, type SummaryRouteDeps } from './routes/summary.ts'
-import { transactionRoutes, type TransactionRouteDeps } from './routes/transactions.ts'
+import { type ScheduleRouteDeps, scheduleRoutes } from './schedule/schedule-routes.ts'
+import { type SummaryRouteDeps, summaryRoutes } from './routes/summary.ts'
+import { type TransactionRouteDeps, transactionRoutes } from './routes/transactions.ts'
 
 export interface AppDeps
   extends
@@ -46,7 +45,6 @@ export interface AppDeps
     SummaryRouteDeps,
     IntegrityRouteDeps,
     EntryRouteDeps,
-    CheckBooksRouteDeps,
     ErasureRouteDeps,
     EventRouteDeps,
     ExportRouteDeps,

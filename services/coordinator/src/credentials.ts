@@ -4,9 +4,8 @@ import type { Core } from './core.ts'
 import type { ChangeWaits } from './change/change-waits.ts'
 import type { ChangeCursors } from './change-feed/change-cursors.ts'
 import type { Triggers } from './triggers.ts'
-import { createRealmErasure } from './erasure/erase-removed-realms.ts'
 import type { ClosingDates } from './step/closing-dates.ts'
-import type { Erase } from './erasure/erasure.ts'
+import { createRealmErasure, type Erase } from './erasure/erasure.ts'
 import type { RunActions } from './worker/run-actions.ts'
 
 export interface CredentialDeps extends Pick<Core, 'bus' | 'retryStore' | 'owner' | 'log'> {

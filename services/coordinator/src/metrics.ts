@@ -5,14 +5,14 @@ import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { ProcessDefinition } from './step/definition.ts'
 import { type KeyRing, watchDecryptionFailures } from '@integration-host/shared/secrets/envelope'
 import type { CutReason } from './events/event-stream-routes.ts'
-import type { ResealingProgress } from './resealing/resealing-passes.ts'
+import type { ResealingProgress } from './resealing/resealing.ts'
 import type { EntryCount } from './entry/book-entry.ts'
 import type { Audit, RunGroup } from './run/audit.ts'
 import type { WebhookBacklog } from './run/transaction-source.ts'
 import type { ChangeResult } from './change/change-intake.ts'
 import type { StartResult } from './start/start-intake.ts'
 import type { WaitingMessages } from './adapters/message-bus/waiting-messages.ts'
-import type { StoredSchedule } from './schedule/schedule-store.ts'
+import type { ScheduleLag } from './schedule/scheduler.ts'
 import type { RetentionAges } from './retention/purge.ts'
 
 type Summary = NonNullable<ServiceSummary['Coordinator']>
@@ -255,10 +255,9 @@ export function createCoordinatorMetrics(
     /** Sets the largest lag of the change feeds of connected companies, in ms. */
     setChangeFeedLag: (lagMs: number) => changeFeedLag.set(lagMs / 1_000),
     /** Sets the lag of each schedule of this coordinator. */
-    setSchedules: (schedules: readonly StoredSchedule[]) => {
+    setScheduleLags: (lags: readonly ScheduleLag[]) => {
       scheduleLag.reset() // removes the metrics of schedules that are no longer in the list
-      for (const { process, name: schedule, lagMs } of schedules)
-        scheduleLag.set({ process, schedule }, lagMs / 1_000)
+      for (const { lagMs, ...schedule } of lags) scheduleLag.set(schedule, lagMs / 1_000)
     },
     setAudit: async (audit: Audit) => {
       for (const [kind, count] of Object.entries(audit.violations)) violations.set({ kind }, count)

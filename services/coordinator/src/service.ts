@@ -1,9 +1,5 @@
 import { hostname } from 'node:os'
-import {
-  entriesQueue,
-  changesQueue,
-  onQueue,
-} from '@integration-host/shared/contracts/provider-event'
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 import { openAccessKeys } from '@integration-host/shared/access/access-keys'
 import {
   chooseProxy,
@@ -24,6 +20,7 @@ import { createThreadedFiles } from './adapters/files/threaded-files.ts'
 import { loadedOf, type LoadedProcesses, loadProcesses } from './adapters/folder/processes.ts'
 import { createLoadReport } from './adapters/folder/report-failures.ts'
 import { openReceivers } from './adapters/files/webhooks-file.ts'
+import { createWebhookPost } from './adapters/http/webhook-post.ts'
 import { createHttpCaller } from './adapters/http/http-call.ts'
 import { createProbe } from './adapters/http/probe.ts'
 import { createDeadLetterQueue } from './worker/dead-letter-queue.ts'
@@ -35,6 +32,7 @@ import { createStepQueue, createTraceparents } from './worker/step-queue.ts'
 import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
 import { createChangeCursors } from './change-feed/change-cursors.ts'
+import { CHANGES_QUEUES, ON_QUEUES } from './change/change-intake.ts'
 import { createChangeWaits } from './change/change-waits.ts'
 import { CHANGE_LOOK, createChangeLook, createLooks } from './change/look.ts'
 import { createSubscriptions } from './change/subscriptions.ts'
@@ -45,17 +43,14 @@ import { startCompanyGate } from './company-pause/company-gate.ts'
 import { createCompanyPauses } from './company-pause/company-pauses.ts'
 import { createDecisionLinks } from './decision/decision-links.ts'
 import { createDecisions, hasDecisions } from './decision/decisions.ts'
-import { ENTRIES } from './entry/book-entry.ts'
+import { ENTRIES, recordedEntry } from './entry/book-entry.ts'
 import { createEntryProof } from './entry/prove-entries.ts'
+import { ENTRIES_QUEUES } from './entry/entry-intake.ts'
 import { createEntryKeeper } from './entry/entry-keeper.ts'
 import { createMarks } from './entry/marks.ts'
-import { recordedEntry } from './entry/recorded-entry.ts'
 import { followCredentials } from './credentials.ts'
 import { startHousekeeping } from './housekeeping.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
-import { watchedKeysOf } from './step/change-place.ts'
-import { routingKeysOf } from './step/change-trigger.ts'
-import { entryKeysOf } from './step/entry-trigger.ts'
 import {
   bindSettings,
   hasEvents,
@@ -70,9 +65,11 @@ import { createSealedSource } from './run/sealed-source.ts'
 import { UNDO_CANCELLED } from './run/transitions.ts'
 import type { Audit } from './run/audit.ts'
 import { createAuditor } from './worker/auditor.ts'
-import { countDeadLetters } from './dead-letter/count-dead-letters.ts'
 import { createConnectivity } from './worker/connectivity.ts'
-import { createDeadLetterOperations } from './dead-letter/dead-letter-operations.ts'
+import {
+  countDeadLetters,
+  createDeadLetterOperations,
+} from './dead-letter/dead-letter-operations.ts'
 import { createErasure } from './erasure/erasure.ts'
 import { createRunActions } from './worker/run-actions.ts'
 import { startOperationRunner } from './bulk/run-bulk-operations.ts'
@@ -88,9 +85,10 @@ import { createTakeBack } from './take-back/take-back.ts'
 import { createTakeBackProcess, TAKE_BACK } from './take-back/take-back-process.ts'
 import { createClosingDates } from './step/closing-dates.ts'
 import { createSealedCursors } from './routes/sealed-cursors.ts'
-import { needsChangeFeed, needsLooks, startTriggers } from './triggers.ts'
+import { needsChangeFeed, needsLooks, requireFreeName, startTriggers } from './triggers.ts'
 import { webhooksOfEntry } from './webhook/webhook.ts'
-import { addWebhookProcess, startWebhooks } from './webhooks.ts'
+import { createWebhookProcess } from './webhook/deliver.ts'
+import { startWebhooks } from './webhook/start-webhooks.ts'
 import type { PausedNames } from './worker/gate.ts'
 import { createTransitionFeed } from './events/transition-feed.ts'
 import { createTransitionPublisher } from './worker/transition-publisher.ts'
@@ -148,12 +146,14 @@ export async function startCoordinator(
     config.TOKEN_SERVICE_URL,
   ])
   logForwardProxies(config, log)
-  const processes = addWebhookProcess(loaded.definitions, receivers, {
-    now,
-    random,
-    proxyFor,
-    ...(timing.webhooks !== undefined && { timing: timing.webhooks }),
-  })
+  const processes = new Map(loaded.definitions)
+  requireFreeName(processes, WEBHOOK_PROCESS)
+  if (receivers !== null) {
+    const post = createWebhookPost({ ...timing.webhooks, proxyFor })
+    const { current } = receivers
+    const deps = { receivers: current, post, now, random, timing: timing.webhooks ?? {} }
+    processes.set(WEBHOOK_PROCESS, createWebhookProcess(deps))
+  }
   const pauses = createPauseStore(source)
   const bulkOperations = createOperationStore(source)
   const changeCursors = createChangeCursors(source)
@@ -173,10 +173,9 @@ export async function startCoordinator(
     cursors: changeCursors,
     subscriptions,
     ownKeys: () =>
-      [...processes.values()].flatMap((process) => [
-        ...routingKeysOf(process.on),
-        ...watchedKeysOf(process),
-      ]),
+      [...processes.values()].flatMap((process) =>
+        [ON_QUEUES, CHANGES_QUEUES].flatMap(({ keysOf }) => keysOf(process)),
+      ),
     publish: createEventPublisher(bus),
     proof,
     now,
@@ -221,17 +220,16 @@ export async function startCoordinator(
     await queue.declare(outlineOf(definition))
     if (isStartable(definition)) await startMessages.declare(definition.name)
     if (hasEvents(definition)) await signalMessages.declare(definition.name)
-    // A process that subscribes to changes has a queue of provider events. On a durable bus, this queue still has the
-    // bindings that earlier coordinators declared, and the intake (change-intake.ts) adds and removes bindings. On any
-    // other bus, the queue is new. Its bindings are declared here, because an event that arrives before the first check
-    // of the intake would otherwise be lost.
-    const { name, on, entryOn } = definition
+    // A process that subscribes to events has a queue of them. On a durable bus, this queue still has the bindings that
+    // earlier coordinators declared, and the intake (event-intake.ts) adds and removes bindings. On any other bus, the
+    // queue is new. Its bindings are declared here, because an event that arrives before the first check of the intake
+    // would otherwise be lost.
     if (bus.isDurable) return
-    if (entryOn.length > 0)
-      await bus.declare(changesTopology(entriesQueue(name), name, entryKeysOf(entryOn)))
-    if (on.length > 0) await bus.declare(changesTopology(onQueue(name), name, routingKeysOf(on)))
-    const watched = watchedKeysOf(definition)
-    if (watched.length > 0) await bus.declare(changesTopology(changesQueue(name), name, watched))
+    const { name } = definition
+    for (const { queueOf, keysOf } of [ENTRIES_QUEUES, ON_QUEUES, CHANGES_QUEUES]) {
+      const keys = keysOf(definition)
+      if (keys.length > 0) await bus.declare(changesTopology(queueOf(name), name, keys))
+    }
   }
   await Promise.all([...processes.values()].map(declare))
   const addProcess = async (definition: ProcessDefinition): Promise<void> => {
@@ -290,7 +288,7 @@ export async function startCoordinator(
     const webhooks = stack.use(
       await startWebhooks({
         ...core,
-        receivers,
+        receivers: receivers.current,
         publish: publisher.publishSteps,
         onBacklog: metrics.setWebhookBacklog,
       }),

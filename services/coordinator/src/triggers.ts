@@ -2,19 +2,16 @@
  * Creates and connects the parts that start runs without a request to the HTTP API: schedules, messages, the provider's
  * events, and the change feed.
  */
-import { entriesQueue, changesQueue } from '@integration-host/shared/contracts/provider-event'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { hasCode } from '@integration-host/shared/errors'
 import { tracing } from '@integration-host/shared/observability/telemetry'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import type { ChangeCursors } from './change-feed/change-cursors.ts'
 import type { Subscriptions } from './change/subscriptions.ts'
-import { createChangeQueue } from './change/change-queue.ts'
 import { createStartQueue } from './start/start-queue.ts'
 import { CHANGE_FEED, SWEEP_SCHEDULE } from './change-feed/sweep.ts'
 import { startFeedWatch } from './change-feed/watch-feed.ts'
-import type { ConnectedCompanies } from './company/connected-companies.ts'
-import { createKnownCompanies } from './company/known-companies.ts'
+import { type ConnectedCompanies, createKnownCompanies } from './company/connected-companies.ts'
 import type { Core } from './core.ts'
 import {
   hasChanges,
@@ -23,42 +20,41 @@ import {
   outlineOf,
   type ProcessDefinition,
 } from './step/definition.ts'
-import { startChangeIntake } from './change/change-intake.ts'
+import { startChangeIntake, startLookIntake } from './change/change-intake.ts'
 import { CHANGE_LOOK, type Looks } from './change/look.ts'
 import { startEntryIntake } from './entry/entry-intake.ts'
-import { startLookIntake } from './change/look-intake.ts'
 import type { PausedNames } from './worker/gate.ts'
 import type { RunActions } from './worker/run-actions.ts'
 import { createScheduleStore } from './schedule/schedule-store.ts'
 import {
   createScheduleOperations,
   type ScheduleOperations,
-} from './schedule/schedule-operations.ts'
-import { startScheduler } from './schedule/scheduler.ts'
+  startScheduler,
+} from './schedule/scheduler.ts'
+import { queuedRuns } from './run/transaction-source.ts'
 import { signalKey } from '@integration-host/shared/contracts/topology'
 import { startSignalIntake } from './signal/signal-intake.ts'
 import { startStartIntake } from './start/start-intake.ts'
 
-/**
- * Returns whether at least one process subscribes to changes, so that the change feed must be read.
- *
- * @throws {StartupError} if a process of the user has the name of the process that reads the change feed.
- */
-export function needsChangeFeed(processes: ReadonlyMap<string, ProcessDefinition>): boolean {
-  const known = processes.get(CHANGE_FEED)
+/** @throws {StartupError} if a process of the user has the name of a built-in process. */
+export function requireFreeName(
+  processes: ReadonlyMap<string, ProcessDefinition>,
+  name: string,
+): void {
+  const known = processes.get(name)
   if (known !== undefined && known.runBuiltIn === undefined)
-    throw new StartupError(`the process name ${CHANGE_FEED} is that of a built-in process`)
+    throw new StartupError(`the process name ${name} is that of a built-in process`)
+}
+
+/** Returns whether at least one process subscribes to changes, so that the change feed must be read. */
+export function needsChangeFeed(processes: ReadonlyMap<string, ProcessDefinition>): boolean {
+  requireFreeName(processes, CHANGE_FEED)
   return [...processes.values()].some((process) => process.on.length > 0 || hasChanges(process))
 }
 
-/**
- * Returns whether runs of at least one process wait for changes, so that objects must be read.
- *
- * @throws {StartupError} if a process of the user has the name of the process that reads the objects.
- */
+/** Returns whether runs of at least one process wait for changes, so that objects must be read. */
 export function needsLooks(processes: ReadonlyMap<string, ProcessDefinition>): boolean {
-  if (processes.get(CHANGE_LOOK)?.runBuiltIn === undefined && processes.has(CHANGE_LOOK))
-    throw new StartupError(`the process name ${CHANGE_LOOK} is that of a built-in process`)
+  requireFreeName(processes, CHANGE_LOOK)
   return [...processes.values()].some(hasChanges)
 }
 
@@ -93,7 +89,7 @@ export function startTriggers(deps: TriggersDeps): Triggers {
       ...deps,
       store,
       onRuns: metrics.countScheduled,
-      onSchedules: metrics.setSchedules,
+      onLags: metrics.setScheduleLags,
     }),
   )
   const { now } = clock
@@ -104,9 +100,9 @@ export function startTriggers(deps: TriggersDeps): Triggers {
       intervalMs: deps.remotePullMs,
       async isActive() {
         if (!(await deps.readFeed())) return false
-        const sweeps = (await schedules.list()).find(({ process }) => process === CHANGE_FEED)
+        const { rows } = await schedules.list()
         // Directly after the start, a schedule may not be stored yet. Such a schedule counts as not paused.
-        return (sweeps?.pausedAt ?? null) === null
+        return !rows.some(({ Process, PausedAt }) => Process === CHANGE_FEED && PausedAt !== null)
       },
       async sweepAll(reason) {
         const by = { keyId: 'coordinator:change-feed', person: null }
@@ -121,10 +117,7 @@ export function startTriggers(deps: TriggersDeps): Triggers {
         const definition = processes.get(CHANGE_FEED)
         if (definition === undefined) return
         const transaction = { TransactionID, Realm, InitialData: null }
-        const results = await source.queue(outlineOf(definition), [transaction])
-        publisher.publishSteps(
-          results.flatMap((result) => (result.outcome === 'queued' ? [result.run] : [])),
-        )
+        publisher.publishSteps(queuedRuns(await source.queue(outlineOf(definition), [transaction])))
       },
       onLag: metrics.setChangeFeedLag,
     }),
@@ -147,7 +140,6 @@ export function startTriggers(deps: TriggersDeps): Triggers {
   const changes = stack.use(
     startChangeIntake({
       ...intake,
-      queue: createChangeQueue(bus, owner),
       isConnected: createKnownCompanies({
         isConnected: (realm) => companies.isConnected(realm),
         now,
@@ -156,18 +148,8 @@ export function startTriggers(deps: TriggersDeps): Triggers {
       count: metrics.countChange,
     }),
   )
-  const looks = stack.use(
-    startLookIntake({
-      ...intake,
-      queue: createChangeQueue(bus, owner, changesQueue),
-    }),
-  )
-  const entries = stack.use(
-    startEntryIntake({
-      ...intake,
-      queue: createChangeQueue(bus, owner, entriesQueue),
-    }),
-  )
+  const looks = stack.use(startLookIntake(intake))
+  const entries = stack.use(startEntryIntake(intake))
   const intakes = [starts, signals, changes, looks, entries]
   return {
     schedules,

@@ -7,7 +7,7 @@ import {
 } from '@integration-host/shared/secrets/envelope'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { createPayloads } from '../src/run/payload.ts'
-import { createResealingPasses, type ResealingProgress } from '../src/resealing/resealing-passes.ts'
+import { createResealingPasses, type ResealingProgress } from '../src/resealing/resealing.ts'
 import { createSealedSource } from '../src/run/sealed-source.ts'
 import type { TransactionSource } from '../src/run/transaction-source.ts'
 import { startResealing } from '../src/resealing/resealing.ts'

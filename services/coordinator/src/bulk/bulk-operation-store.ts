@@ -2,9 +2,8 @@
  * The store of bulk operations. Reads of several operations, and of the state of one, leave out its ids, because there
  * may be many.
  */
-import type { OperationStatus } from '@integration-host/shared/contracts/operations'
-import { installation } from '../records/installation.ts'
-import { changeRow, type RecordKind } from '../records/records.ts'
+import { installationValues } from '../records/installation.ts'
+import { iso, type RecordKind, updateRow } from '../records/records.ts'
 import { type ActionKind, type AuditContext, entryOf } from '../run/action.ts'
 import {
   MAX_OPEN_OPERATIONS,
@@ -24,6 +23,7 @@ import {
   tooManyOperations,
 } from '../run/errors.ts'
 import { LEASE_MS, type TransactionSource } from '../run/transaction-source.ts'
+import type { OperationStatus } from '@integration-host/shared/contracts/operations'
 
 /** A row of `Order_Operation`. `Request` is that of a summary if the ids were left out. */
 export interface OperationRow extends Omit<Operation, 'Request'> {
@@ -41,14 +41,9 @@ const BY_AGE = ['CreatedAt', 'ID'] as const
 /** More operations are never open, because each key may have only a few. */
 const MAX_OPEN = 10_000
 
-/**
- * The operations that a key is starting, by id, each with the time at which it no longer counts if it was not stored:
- * two starts with one key change this row, so that each counts the other.
- */
-const STARTS = installation<Readonly<Record<string, number>>>('Operations of ')
+/** How long a start counts that was not stored, in ms. */
 const START_MS = 60_000
 
-const iso = (at: number): string => new Date(at).toISOString()
 const shown = <Row extends Partial<OperationRow>>({
   LeaseOwner: _owner,
   LeaseUntil: _until,
@@ -64,29 +59,28 @@ export function createOperationStore(
   leaseMs = LEASE_MS,
 ) {
   const records = source.records(OPERATIONS)
-  const starts = source.records(STARTS)
+  /**
+   * The operations that a key is starting, by id, each with the time at which it no longer counts if it was not stored:
+   * two starts with one key change this value, so that each counts the other.
+   */
+  const starts = installationValues<Readonly<Record<string, number>>>(source, 'Operations of ')
 
   const open = (where: Partial<OperationRow> = {}) =>
     records.page({ where: { FinishedAt: null, ...where }, by: BY_AGE, limit: MAX_OPEN })
-  /** Changes an operation. `next` returns `null` to leave it as it is. */
-  async function change(
+  const find = async (id: string): Promise<OperationRow | undefined> =>
+    (await records.page({ where: { ID: id }, by: ['ID'], limit: 1 }))[0]
+  /** Changes an operation, unless `next` returns `null`. */
+  const change = (
     id: string,
     next: (row: OperationRow, now: number) => Partial<OperationRow> | null,
     action?: readonly [ActionKind, AuditContext],
-  ): Promise<OperationRow | null> {
-    let isChanged = false
-    const after = await changeRow(
+  ) =>
+    updateRow(
       records,
-      async () => (await records.page({ where: { ID: id }, by: ['ID'], limit: 1 }))[0],
-      (row, now) => {
-        const changed = row === undefined ? null : next(row, now)
-        isChanged = changed !== null
-        return row && (changed === null ? row : { ...row, ...changed })
-      },
-      action && ((now, row) => actionOf(action[0], row ?? { ID: id, Process: '' }, action[1], now)),
+      () => find(id),
+      next,
+      action && ((now, row) => actionOf(action[0], row, action[1], now)),
     )
-    return isChanged ? (after ?? null) : null
-  }
   const request = async (
     kind: 'stop_operation' | 'continue_operation',
     id: string,
@@ -99,34 +93,24 @@ export function createOperationStore(
   }
 
   /** Counts a start with the operations of the key that have not ended, and with its other starts. */
-  async function reserveStart(id: string, keyId: string): Promise<void> {
-    const Name = `Operations of ${keyId}`
-    await changeRow(starts, [Name], async (known, now) => {
-      const started = Object.entries(known?.Value ?? {}).filter(([, until]) => until > now)
-      const ids = [
-        ...(await open({ KeyID: keyId })).map(({ ID }) => ID),
-        ...started.map(([n]) => n),
-      ]
-      if (new Set(ids).size >= MAX_OPEN_OPERATIONS) throw tooManyOperations(MAX_OPEN_OPERATIONS)
-      return { Name, Value: { ...Object.fromEntries(started), [id]: now + START_MS } }
+  const reserveStart = (id: string, keyId: string) =>
+    starts.change(keyId, async (known = {}, now) => {
+      const started = Object.entries(known).filter(([, until]) => until > now)
+      const stored = await open({ KeyID: keyId })
+      const ids = new Set([...stored.map(({ ID }) => ID), ...started.map(([name]) => name)])
+      if (ids.size >= MAX_OPEN_OPERATIONS) throw tooManyOperations(MAX_OPEN_OPERATIONS)
+      return { ...Object.fromEntries(started), [id]: now + START_MS }
     })
-  }
 
   /** The operation is stored, or its start has failed. */
   const endStart = (id: string, keyId: string) =>
-    changeRow(starts, [`Operations of ${keyId}`], (known) => {
-      if (known === undefined) return undefined
-      const { [id]: _ended, ...others } = known.Value
-      return Object.keys(others).length === 0 ? undefined : { ...known, Value: others }
+    starts.change(keyId, (known = {}) => {
+      const { [id]: _ended, ...others } = known
+      return Object.keys(others).length === 0 ? undefined : others
     })
 
   return {
-    /**
-     * Stores an operation, which any replica may claim, and records its start in the action log.
-     *
-     * @throws {IntegrationError} `too_many_operations` if the key already has `MAX_OPEN_OPERATIONS` operations that
-     * have not ended.
-     */
+    /** Stores an operation, which any replica may claim, and records its start. @throws {IntegrationError} `too_many_operations` */
     async startOperation(
       id: string,
       given: OperationRequest,
@@ -155,7 +139,7 @@ export function createOperationStore(
     },
 
     async operation(id: string): Promise<OperationSummary | null> {
-      const [row] = await records.page({ where: { ID: id }, by: ['ID'], limit: 1 })
+      const row = await find(id)
       return row === undefined ? null : summaryOf(row)
     },
 
@@ -206,11 +190,10 @@ export function createOperationStore(
 
     /** Makes an operation independent of the key that has started it. */
     async keepOperation(id: string): Promise<void> {
-      await changeRow(
-        records,
-        [id],
-        (row) => row && { ...row, Request: { ...row.Request, IsKept: true as const } },
-      )
+      // The whole row is read, because its request is replaced.
+      await updateRow(records, [id], ({ Request }) => ({
+        Request: { ...Request, IsKept: true as const },
+      }))
     },
 
     /**
@@ -279,10 +262,7 @@ export function createOperationStore(
       return { Running: count('Running'), Paused: count('Paused') }
     },
 
-    /**
-     * Deletes at most `limit` operations that ended at least `keptMs` ago, and returns their number. They are deleted
-     * because their filters may contain tags of runs.
-     */
+    /** Deletes at most `limit` operations that ended `keptMs` ago: their filters may contain tags. Returns their number. */
     async forgetOperations(keptMs: number, limit: number): Promise<number> {
       const end = (await records.now()) - keptMs
       let removed = 0

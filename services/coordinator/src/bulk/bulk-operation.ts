@@ -22,10 +22,7 @@ import type { HeaderStatus } from '@integration-host/shared/contracts/transactio
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import type { RunPosition } from '../run/run-search.ts'
 
-/**
- * The maximum number of operations of one service key that have not ended. It exists because the operations of all keys
- * share the replicas.
- */
+/** The maximum number of open operations of one service key: those of all keys share the replicas. */
 export const MAX_OPEN_OPERATIONS = 20
 
 /** The request of an operation: its action and its runs. */

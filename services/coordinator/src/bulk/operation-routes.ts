@@ -265,25 +265,15 @@ const changedView = (
 const viewOf = ({ Request, Progress, ...operation }: OperationSummary): OperationView => {
   const { Done, Skipped, FailedByCode } = Progress
   return {
-    ID: operation.ID,
-    Action: operation.Action,
+    ...operation,
     Process: Request.Of ?? operation.Process,
     Filter: Request.Filter ?? null,
     IdCount: Request.IdCount,
     FromStep: Request.FromStep ?? null,
     PerSecond: Request.PerSecond,
-    DryRun: operation.DryRun,
-    Status: operation.Status,
-    StatusReason: operation.StatusReason,
-    KeyID: operation.KeyID,
-    Person: operation.Person,
-    Reason: operation.Reason,
     Done,
     Skipped,
     Failed: Object.values(FailedByCode).reduce((sum, count) => sum + count, 0),
     FailedByCode,
-    CreatedAt: operation.CreatedAt,
-    UpdatedAt: operation.UpdatedAt,
-    FinishedAt: operation.FinishedAt,
   }
 }

@@ -22,6 +22,7 @@ import {
 } from './bulk-operation.ts'
 import type { OperationStore } from './bulk-operation-store.ts'
 import { anotherRunStarted, DoneBefore, notFound, purged } from '../run/errors.ts'
+import { ONLY_RUN } from '../run/run-detail.ts'
 import type { Run } from '../run/run.ts'
 import { isDelayed } from '../run/start-time.ts'
 import { isOver, isResumable, isRetryable } from '../run/status.ts'
@@ -56,19 +57,11 @@ export interface OperationRunner extends AsyncDisposable {
   hint(): void
 }
 
-/**
- * The maximum number of operations on which a replica works at a time. The others wait or are claimed by other
- * replicas.
- */
+/** The maximum number of operations on which a replica works at a time. The others wait, or other replicas claim them. */
 const MAX_OPERATIONS = 4
-/**
- * The number of batches after which a replica releases an operation, so that the replica can claim the operation that
- * has waited longest.
- */
+/** After this many batches a replica releases an operation, so that it can claim the one that has waited longest. */
 const TURN_BATCHES = 5
-/**
- * The maximum number of concurrent changes by one operation. They use the same connections to the store as the steps.
- */
+/** The maximum number of concurrent changes by one operation: they use the connections to the store that steps use. */
 const MAX_CONCURRENT = 5
 const MAX_BATCH = 100
 /** The duration of a batch in seconds, unless `MAX_BATCH` makes the batch smaller. */
@@ -113,25 +106,20 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
         .catch(() => log.debug('renewing the lease of a bulk operation failed'))
     }, renewMs)
     /** Records the progress. Returns false if this replica must not continue the operation. */
-    const record = async (progress: OperationProgress, end?: OperationEnd): Promise<boolean> => {
-      const status = await retryStore(() => store.recordProgress(lease, progress, end), signal)
-      return status === 'Running'
+    const record = async (progress: OperationProgress, end?: OperationEnd): Promise<boolean> =>
+      (await retryStore(() => store.recordProgress(lease, progress, end), signal)) === 'Running'
+    const end = async (...given: Parameters<typeof record>): Promise<void> => {
+      await record(...given)
     }
     let progress = operation.Progress
     const pace = createPace(operation.Request.PerSecond, () => performance.now())
     let streak = NO_STREAK
     let batches = 0
-    /**
-     * The progress before the first batch of the current streak. A streak consists of consecutive failures with the
-     * same problem code, whose status is 5xx.
-     */
+    /** The progress before the first batch of the current streak. */
     let beforeStreak = progress
     try {
       for (;;) {
-        if (hasKeyEnded(operation)) {
-          await stop(operation)
-          return
-        }
+        if (hasKeyEnded(operation)) return await stop(operation)
         if (progress.Batch.length === 0 && !progress.IsLastBatch) {
           const next = await retryStore(() => nextBatch(operation, progress.Position), signal)
           if (next === ABORTED) return
@@ -149,10 +137,8 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
         }
         // The operation is released only after the delay before its next batch, so that the next replica may start at
         // once. During a streak the operation is not released, because the length of the streak is not recorded.
-        if (batches >= TURN_BATCHES && streak.length === 0) {
-          await record(progress, { kind: 'release' })
-          return
-        }
+        if (batches >= TURN_BATCHES && streak.length === 0)
+          return await end(progress, { kind: 'release' })
         batches += 1
         if (streak.length === 0) beforeStreak = progress
         const outcomes = await mapConcurrently(progress.Batch, (target) => {
@@ -164,19 +150,16 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
         progress = withOutcomes(progress, outcomes)
         if (streak.length >= MAX_STREAK) {
           const reason = streak.code ?? 'internal_error'
-          log.warn(
-            { operationId: operation.ID, reason },
-            'bulk operation was paused after too many failures',
-          )
+          const of = { operationId: operation.ID, reason }
+          log.warn(of, 'bulk operation was paused after too many failures')
           // If the operation is continued, the runs of the streak are tried again. Runs that were already changed are
           // not changed again (B2).
-          await record(beforeStreak, { kind: 'paused', reason })
-          return
+          return await end(beforeStreak, { kind: 'paused', reason })
         }
       }
     } catch (error) {
       log.error({ err: error, operationId: operation.ID }, 'bulk operation was paused by an error')
-      await record(progress, { kind: 'paused', reason: 'internal_error' })
+      await end(progress, { kind: 'paused', reason: 'internal_error' })
     } finally {
       clearInterval(renewal)
     }
@@ -188,10 +171,8 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     await store.stopOperation(ID, act, KEY_ENDED).catch((error: unknown) => {
       if (!hasCode(error, 'operation_not_running')) throw error
     })
-    log.info(
-      { operationId: ID, key: KeyID },
-      'bulk operation was stopped because its key has ended',
-    )
+    const of = { operationId: ID, key: KeyID }
+    log.info(of, 'bulk operation was stopped because its key has ended')
   }
 
   const hasKeyEnded = ({ KeyID, CreatedAt, Request }: Operation): boolean =>
@@ -202,27 +183,24 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     position: OperationProgress['Position'],
   ): Promise<Pick<OperationProgress, 'Batch' | 'Position' | 'IsLastBatch'>> {
     const { Request, CreatedAt, DryRun } = operation
-    const of = processOf(operation)
     const { Filter = {}, Ids, PerSecond, Realms } = Request
     const paced = Math.min(MAX_BATCH, Math.ceil(PerSecond * BATCH_SECONDS))
     if (Ids !== undefined) {
       const start = typeof position === 'number' ? position : 0
       const end = start + (DryRun ? MAX_BATCH : paced)
-      const Batch = Ids.slice(start, end).map((TransactionID) => ({
-        TransactionID,
-        ReplayID: null,
-        Status: null,
-      }))
+      const of = { ReplayID: null, Status: null }
+      const Batch = Ids.slice(start, end).map((TransactionID) => ({ TransactionID, ...of }))
       return { Batch, Position: end, IsLastBatch: end >= Ids.length }
     }
     // The operation skips runs that were created after the operation, even if they match the filter.
     const startedAt = new Date(Date.parse(CreatedAt) + 1).toISOString()
     const isEarlier = Filter.until !== undefined && Date.parse(Filter.until) < Date.parse(startedAt)
+    const process = processOf(operation)
     const { runs, next } = await source.search({
-      process: of,
+      process,
       filter: { ...Filter, until: isEarlier ? Filter.until : startedAt },
       order: 'created',
-      visible: { realms: Realms, processes: [of] },
+      visible: { realms: Realms, processes: [process] },
       after: position === null || typeof position === 'number' ? null : position,
       limit: DryRun ? DRY_BATCH : paced,
     })
@@ -278,7 +256,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     const { DryRun, Request } = operation
     const of = processOf(operation)
     if (!DryRun && (Status !== null || Request.Realms.includes('*'))) return null
-    const found = await source.get(of, TransactionID, null, { attempts: 0, bodies: false })
+    const found = await source.get(of, TransactionID, null, ONLY_RUN)
     if (found === null) throw notFound(of, TransactionID, null)
     const { run } = found
     if (run.Realm !== null && !isCovered(run.Realm, Request.Realms))
@@ -334,10 +312,7 @@ interface Streak {
 
 const NO_STREAK: Streak = { code: null, length: 0 }
 
-/**
- * Returns the streak after the next outcome. A streak that has reached `MAX_STREAK` failures does not change any more,
- * because it pauses the operation.
- */
+/** Returns the streak after the next outcome. One of `MAX_STREAK` failures stays, because it pauses the operation. */
 function nextStreak(streak: Streak, outcome: RunOutcome): Streak {
   if (streak.length >= MAX_STREAK) return streak
   if (outcome.kind !== 'failed' || !outcome.isServerError) return NO_STREAK

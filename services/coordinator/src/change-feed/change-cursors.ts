@@ -4,8 +4,8 @@
  * A cursor never moves back. It moves to a new position only after the broker has confirmed the events of all changes
  * before that position.
  */
-import { installation } from '../records/installation.ts'
-import { changeRow, type RecordKind } from '../records/records.ts'
+import { installation, installationValues } from '../records/installation.ts'
+import { changeRow, iso, type RecordKind, updateRow } from '../records/records.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 
 /** What a sweep (one pass over the change feed of a company) has read. */
@@ -38,9 +38,7 @@ export interface CursorRow {
 export const CURSORS: RecordKind<CursorRow> = { table: 'Realm_Cursor', key: ['Realm'] }
 /** The time at which the provider has last delivered an event, ISO 8601. */
 export const DELIVERY = installation<string>('delivery')
-const DELIVERY_NAME = 'delivery'
 
-const iso = (at: number): string => new Date(at).toISOString()
 const ageMs = (at: string, now: number): number => Math.max(0, now - Date.parse(at))
 const cursorOf = (row: CursorRow, now: number): ChangeCursor => ({
   realm: row.Realm,
@@ -55,7 +53,7 @@ export type ChangeCursors = ReturnType<typeof createChangeCursors>
 
 export function createChangeCursors(source: Pick<TransactionSource, 'records'>) {
   const cursors = source.records(CURSORS)
-  const delivery = source.records(DELIVERY)
+  const delivery = installationValues<string>(source, 'delivery')
   return {
     /** Returns the cursor of a company. A company that has none gets a cursor at the present time. */
     async beginCursor(realm: string): Promise<ChangeCursor> {
@@ -76,18 +74,12 @@ export function createChangeCursors(source: Pick<TransactionSource, 'records'>) 
     },
     /** Stores the result of a sweep. Changes nothing if the company no longer has a cursor. */
     async moveCursor(realm: string, { position, events, incomplete }: Sweep): Promise<void> {
-      await changeRow(
-        cursors,
-        [realm],
-        (known, now) =>
-          known && {
-            Realm: realm,
-            Position: Date.parse(position) > Date.parse(known.Position) ? position : known.Position,
-            SweptAt: iso(now),
-            Events: events,
-            Incomplete: incomplete,
-          },
-      )
+      await updateRow(cursors, [realm], ({ Position }, now) => ({
+        Position: Date.parse(position) > Date.parse(Position) ? position : Position,
+        SweptAt: iso(now),
+        Events: events,
+        Incomplete: incomplete,
+      }))
     },
     async removeCursor(realm: string): Promise<void> {
       await changeRow(cursors, [realm], () => undefined)
@@ -102,15 +94,12 @@ export function createChangeCursors(source: Pick<TransactionSource, 'records'>) 
     },
     /** Stores the present time as the time at which the provider has last delivered an event. */
     async keepDelivery(): Promise<void> {
-      await changeRow(delivery, [DELIVERY_NAME], (_, now) => ({
-        Name: DELIVERY_NAME,
-        Value: iso(now),
-      }))
+      await delivery.change('', (_, now) => iso(now))
     },
     /** Returns the milliseconds since the last call of `keepDelivery`; `null` if there was none. */
     async deliveryAgeMs(): Promise<number | null> {
-      const [row] = await delivery.rows(DELIVERY_NAME)
-      return row === undefined ? null : ageMs(row.Value, await delivery.now())
+      const at = await delivery.get('')
+      return at === undefined ? null : ageMs(at, await delivery.now())
     },
   }
 }

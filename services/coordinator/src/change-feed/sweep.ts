@@ -16,16 +16,21 @@ import {
   type ProviderEvent,
   providerRoutingKey,
 } from '@integration-host/shared/contracts/provider-event'
-import { IntegrationError } from '@integration-host/shared/errors'
+import { failed, outcomeOfError, retried } from '../step/built-in.ts'
 import { defineProcess } from '../step/define-process.ts'
 import type { ProcessDefinition } from '../step/definition.ts'
 import { type EarlyOutcome, judgeCall, shortText } from '../step/judge-call.ts'
 import type { StepOutcome } from '../run/progress.ts'
-import { type SendDeps, sendCall } from '../step/send-call.ts'
+import { sendCall, type SendDeps } from '../step/send-call.ts'
 import type { Claim } from '../run/transaction-source.ts'
 import type { ChangeCursors } from './change-cursors.ts'
-import { type FeedDocument, readChangeData, readQueried } from './feed-document.ts'
-import { eventsOf, FEED_OPERATIONS } from './feed-events.ts'
+import {
+  eventsOf,
+  FEED_OPERATIONS,
+  type FeedDocument,
+  readChangeData,
+  readQueried,
+} from './feed-document.ts'
 import { type FeedQuery, type FeedReply, type FeedRequests, readChanges } from './read-changes.ts'
 import type { EntryProof } from '../entry/prove-entries.ts'
 import type { Subscriptions } from '../change/subscriptions.ts'
@@ -33,9 +38,7 @@ import type { Subscriptions } from '../change/subscriptions.ts'
 export interface ChangeFeedDeps {
   readonly cursors: Pick<ChangeCursors, 'beginCursor' | 'moveCursor'>
   readonly subscriptions: Pick<Subscriptions, 'wantedChanges'>
-  /**
-   * Returns the routing keys that the processes of this coordinator subscribe to. The store may not contain them yet.
-   */
+  /** Returns the routing keys of the processes of this coordinator, which the store may not contain yet. */
   readonly ownKeys: () => readonly string[]
   /** Resolves when the broker has confirmed the event. @throws {IntegrationError} `broker_unavailable` */
   readonly publish: (event: ProviderEvent) => Promise<void>
@@ -122,8 +125,7 @@ export function createChangeFeed({
         for (const { Id } of events) published.add(Id)
       },
     })
-    if (error !== null)
-      return { kind: 'failed', errorClass: 'change_feed_rejected', error, response: null }
+    if (error !== null) return failed('change_feed_rejected', error)
     if (entities.length > 0) await proof.finish(realm, { from, until, except: incomplete })
     const result = {
       position: new Date(Math.min(until, deferredFrom)).toISOString(),
@@ -143,23 +145,11 @@ export function createChangeFeed({
       try {
         return await sweep(realm, requestsOf(realm, { definition, claim, deps }))
       } catch (error) {
-        if (error instanceof SweepEnded) return error.outcome
-        // An IntegrationError means that the store or the broker is unavailable. Any other error is a bug, and its
-        // message may contain business data.
-        const errorClass = error instanceof IntegrationError ? error.code : 'step_threw'
-        const why = error instanceof IntegrationError ? error.message : 'an unexpected error'
-        return { kind: 'retry', errorClass, error: why, response: null, retryAfterMs: null }
+        return error instanceof SweepEnded ? error.outcome : outcomeOfError(error)
       }
     },
   }
 }
-
-const failed = (errorClass: string, error: string): StepOutcome => ({
-  kind: 'failed',
-  errorClass,
-  error,
-  response: null,
-})
 
 interface SweepCalls {
   readonly definition: ProcessDefinition
@@ -204,8 +194,7 @@ function requestsOf(realm: string, { definition, claim, deps }: SweepCalls): Fee
     const document = read(judged.body)
     if (document !== null) return { kind: 'read', document }
     const error = shortText(`${what} responded with ${judged.status} and another document`)
-    const errorClass = 'response_invalid'
-    throw new SweepEnded({ kind: 'retry', errorClass, error, response: null, retryAfterMs: null })
+    throw new SweepEnded(retried('response_invalid', error))
   }
 
   return {

@@ -15,10 +15,7 @@ import { type Periodic, startPolling } from '../worker/polling.ts'
 export interface FeedWatchDeps extends Periodic {
   readonly cursors: ChangeCursors
   readonly companies: ConnectedCompanies
-  /**
-   * Resolves with true if the change feed is to be read: at least one process subscribes to changes (`on`), and the
-   * schedule of the sweeps is not paused.
-   */
+  /** Whether the change feed is to be read: a process subscribes to changes, and the sweeps are not paused. */
   readonly isActive: () => Promise<boolean>
   readonly sweepAll: (reason: string) => Promise<void>
   /** Begins a sweep of a company. If a sweep with this id exists, nothing happens. */
@@ -114,18 +111,15 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
   const polling = startPolling({
     ...deps,
     task: 'change feed',
-    async poll() {
-      try {
-        return await poll()
-      } catch (error) {
+    poll: () =>
+      poll().catch((error: unknown) => {
         if (!hasCode(error, 'token_service_unavailable')) throw error
         log.debug(
           { err: error },
           'lag of the change feeds is unknown because token-service is unavailable',
         )
         return true
-      }
-    },
+      }),
   })
 
   return {

@@ -186,24 +186,25 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       await host.reached(event.Id, 'Completed')
     })
 
-    it.each([
-      ['no JSON', 'changed', /^malformed: /],
-      ['an unusable name of an entity', { ...changeEvent(), Entity: 'Space.ship' }, /^malformed: /],
-      ['the id of another change', { ...changeEvent(), EntityId: '130' }, /^invalid_request: Id /],
-      ['17 KiB', ' '.repeat(17_000), /^payload_too_large: /],
-    ])(
-      'an event with %s is dead-lettered with its reason, and the next event starts its run',
-      async (_, body, reason) => {
-        const host = await start()
-        const bytes = typeof body === 'string' ? Buffer.from(body) : body
-        await publishEvent(host, changeEvent(), bytes)
-        const next = changeEvent({ EntityId: 'next' })
-        await publishEvent(host, next)
-        await host.reached(next.Id, 'Completed')
-        await eventually(async () => expect(await deadLetters(host)).toHaveLength(1))
-        expect((await deadLetters(host))[0]?.Reason).toMatch(reason)
-      },
-    )
+    it('events that cannot be read are dead-lettered with their reasons, and the next event starts its run', async () => {
+      const bad: readonly (readonly [reason: string, body: unknown])[] = [
+        ['malformed', 'changed'],
+        ['malformed', { ...changeEvent(), Entity: 'Space.ship' }],
+        ['invalid_request', { ...changeEvent(), EntityId: '130' }],
+        ['payload_too_large', ' '.repeat(17_000)],
+      ]
+      const host = await start()
+      for (const [, body] of bad)
+        await publishEvent(host, changeEvent(), typeof body === 'string' ? Buffer.from(body) : body)
+      const next = changeEvent({ EntityId: 'next' })
+      await publishEvent(host, next)
+      await host.reached(next.Id, 'Completed')
+      await eventually(async () => expect(await deadLetters(host)).toHaveLength(bad.length))
+      const reasons = (await deadLetters(host)).map(({ Reason }) =>
+        Reason.slice(0, Reason.indexOf(': ')),
+      )
+      expect(reasons.toSorted()).toEqual(bad.map(([reason]) => reason).toSorted())
+    })
 
     it('a dead-lettered change event starts its run when it is requeued after the process was fixed to accept its data', async () => {
       const strict = defineProcess('Sale', {

@@ -7,6 +7,7 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
+import { changeWaitsContract } from './change-waits.contract.ts'
 import {
   changeEvent,
   changesContract,
@@ -21,6 +22,7 @@ import type { ProcessDefinition } from '../step/definition.ts'
 import type { Step } from '../step/step.ts'
 
 changesContract('real')
+changeWaitsContract('real')
 
 const newer = processOf('Sale', {
   on: [{ provider: 'intuit', entity: 'Invoice', operations: ['update', 'delete'] }],

@@ -10,14 +10,13 @@
  * L4  The call is sent through the gateway, and its response is classified like that of a step. So it respects the rate
  *     limits of its company, and waits while the credential must be renewed.
  */
-import { Realm } from '@integration-host/shared/contracts/realm'
 import {
   type ProviderEntity,
   providerEntities,
   type ProviderEvent,
   ReportedEntityId,
 } from '@integration-host/shared/contracts/provider-event'
-import { hasCode, IntegrationError } from '@integration-host/shared/errors'
+import { hasCode } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { Actor } from '../run/action.ts'
 import { normalizedJson } from '../run/json-normalization.ts'
@@ -29,6 +28,7 @@ import type { Claim, TransactionSource } from '../run/transaction-source.ts'
 import type { WatchedObject } from '../run/watched-object.ts'
 import { waitingFor } from '../run/events.ts'
 import { type BookObject, type ChangeSettings, LINKING_ENTITIES } from '../step/change-place.ts'
+import { ofObject, retried } from '../step/built-in.ts'
 import { defineProcess } from '../step/define-process.ts'
 import { outlineOf, type ProcessDefinition } from '../step/definition.ts'
 import { eventPlaces } from '../step/event.ts'
@@ -181,7 +181,11 @@ export function createChangeLook({
     }
   }
 
-  async function lookAt(realm: string, looked: z.output<typeof Looked>, read: Read) {
+  async function lookAt(
+    realm: string,
+    looked: z.output<typeof Looked>,
+    read: Read,
+  ): Promise<StepOutcome> {
     const { Entity: entity, EntityID: id } = looked
     const objects: WatchedObject[] = [{ realm, entity, id }]
     const readings = new Map<string, Reading>()
@@ -210,44 +214,17 @@ export function createChangeLook({
         counts.ended += 1
         await waits.end(row)
       }
-    return isEarly
-      ? EARLY
-      : ({ kind: 'completed', response: null, data: counts, endsRun: true } as const)
+    return isEarly ? EARLY : { kind: 'completed', response: null, data: counts, endsRun: true }
   }
 
   return {
     ...definition,
-    async runBuiltIn(claim, deps) {
-      const looked = Looked.safeParse(claim.run.InitialData)
-      const realm = Realm.safeParse(claim.run.Realm)
-      if (!looked.success || !realm.success)
-        return {
-          kind: 'failed',
-          errorClass: 'input_invalid',
-          error: 'the run names no object of a company',
-          response: null,
-        }
-      try {
-        return await lookAt(realm.data, looked.data, (entity, id) =>
-          readObject(
-            { realm: realm.data, entity, id },
-            { process: definition, run: claim.run },
-            deps,
-          ),
-        )
-      } catch (error) {
-        // An IntegrationError means that the store is unavailable. Any other error is a bug, and its message may contain
-        // business data.
-        const isKnown = error instanceof IntegrationError
-        return {
-          kind: 'retry',
-          errorClass: isKnown ? error.code : 'step_threw',
-          error: isKnown ? error.message : 'an unexpected error',
-          response: null,
-          retryAfterMs: null,
-        }
-      }
-    },
+    runBuiltIn: ({ run }, deps) =>
+      ofObject(run, Looked, (realm, looked) =>
+        lookAt(realm, looked, (entity, id) =>
+          readObject({ realm, entity, id }, { process: definition, run }, deps),
+        ),
+      ),
   }
 }
 
@@ -259,10 +236,7 @@ const ENDED = ['transaction_not_found', 'transaction_erased', 'transaction_purge
 
 /** A run does not wait yet, or no replica with its definition has looked. It is looked at once more. */
 const EARLY: StepOutcome = {
-  kind: 'retry',
-  errorClass: 'run_not_waiting',
-  error: 'a run is not waiting yet, or its process is not loaded here',
-  response: null,
+  ...retried('run_not_waiting', 'a run is not waiting yet, or its process is not loaded here'),
   retryAfterMs: NOT_WAITING_YET_MS,
 }
 

@@ -2,8 +2,8 @@
  * The store of the routing keys of the provider events to which replicas subscribe. There is one row for each process,
  * and none for a process that has never subscribed to an event.
  */
-import { installation } from '../records/installation.ts'
-import { changeRow } from '../records/records.ts'
+import { installationValues } from '../records/installation.ts'
+import { iso } from '../records/records.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 
 /**
@@ -15,14 +15,11 @@ export const SUBSCRIPTION_MS = 600_000
  * changes with this key.
  */
 const STORED_MS = 30 * 86_400_000
-const PREFIX = 'on:'
-/** For each routing key, the time at which a replica has last subscribed to it. */
-const SUBSCRIPTIONS = installation<Readonly<Record<string, string>>>(PREFIX)
-
 export type Subscriptions = ReturnType<typeof createSubscriptions>
 
 export function createSubscriptions(source: Pick<TransactionSource, 'records'>) {
-  const records = source.records(SUBSCRIPTIONS)
+  /** For each process and routing key, the time at which a replica has last subscribed to it. */
+  const stored = installationValues<Readonly<Record<string, string>>>(source, 'on:')
   return {
     /**
      * Stores that this replica subscribes to these routing keys for a process. Returns the routing keys to which any
@@ -33,18 +30,17 @@ export function createSubscriptions(source: Pick<TransactionSource, 'records'>) 
       process: string,
       routingKeys: readonly string[],
     ): Promise<readonly string[]> {
-      const Name = PREFIX + process
       let keptAt = 0
-      const row = await changeRow(records, [Name], (known, now) => {
+      const value = await stored.change(process, (known, now) => {
         keptAt = now
         if (known === undefined && routingKeys.length === 0) return undefined
-        const kept = Object.entries(known?.Value ?? {}).filter(
+        const kept = Object.entries(known ?? {}).filter(
           ([, at]) => Date.parse(at) > now - STORED_MS,
         )
-        const added = routingKeys.map((key) => [key, new Date(now).toISOString()] as const)
-        return { Name, Value: Object.fromEntries([...kept, ...added]) }
+        const added = routingKeys.map((key) => [key, iso(now)] as const)
+        return Object.fromEntries([...kept, ...added])
       })
-      return Object.entries(row?.Value ?? {})
+      return Object.entries(value ?? {})
         .filter(([, at]) => Date.parse(at) > keptAt - SUBSCRIPTION_MS)
         .map(([key]) => key)
     },
@@ -53,7 +49,7 @@ export function createSubscriptions(source: Pick<TransactionSource, 'records'>) 
      * are returned, because after an outage of all replicas, some replicas may not have stored their keys again yet.
      */
     async wantedChanges(): Promise<readonly string[]> {
-      return [...new Set((await records.rows()).flatMap(({ Value }) => Object.keys(Value)))]
+      return [...new Set([...(await stored.all()).values()].flatMap(Object.keys))]
     },
   }
 }

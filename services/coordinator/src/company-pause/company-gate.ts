@@ -15,16 +15,11 @@ import { LEASE_MS, type TransactionSource } from '../run/transaction-source.ts'
 import type { PausedNames } from '../worker/gate.ts'
 import { startPolling } from '../worker/polling.ts'
 import type { TransitionPublisher } from '../worker/transition-publisher.ts'
-import {
-  type CompanyPauseRow,
-  type CompanyPauses,
-  isPausedRow,
-  realmOfRow,
-} from './company-pauses.ts'
+import { type CompanyPause, type CompanyPauses, isPaused } from './company-pauses.ts'
 
 export interface CompanyGateDeps {
   readonly source: Pick<TransactionSource, 'wake'>
-  readonly pauses: Pick<CompanyPauses, 'rows' | 'now' | 'forget'>
+  readonly pauses: Pick<CompanyPauses, 'all' | 'now' | 'forget'>
   readonly publisher: Pick<TransitionPublisher, 'publishStep'>
   readonly setPaused: (realms: PausedNames) => void
   readonly log: Logger
@@ -51,18 +46,17 @@ export function startCompanyGate(deps: CompanyGateDeps): CompanyGate {
   let isStopped = false
 
   async function read(): Promise<void> {
-    const rows = await pauses.rows()
-    paused = new Set(rows.filter(isPausedRow).map(realmOfRow))
+    const all = [...(await pauses.all())]
+    paused = new Set(all.filter(([, pause]) => isPaused(pause)).map(([realm]) => realm))
     setPaused(paused)
-    const resumed = rows.filter((row) => !isPausedRow(row) && !resuming.has(realmOfRow(row)))
-    for (const row of resumed) void waking.add(continueRuns(row))
+    for (const [realm, pause] of all)
+      if (!isPaused(pause) && !resuming.has(realm)) void waking.add(continueRuns(realm, pause))
   }
 
-  async function continueRuns(row: CompanyPauseRow): Promise<void> {
-    const realm = realmOfRow(row)
+  async function continueRuns(realm: string, pause: CompanyPause): Promise<void> {
     resuming.add(realm)
     try {
-      const isDrained = (await pauses.now()) - Date.parse(row.Value.ResumedAt ?? '') > DRAIN_MS
+      const isDrained = (await pauses.now()) - Date.parse(pause.ResumedAt ?? '') > DRAIN_MS
       let count
       do {
         const runs = await source.wake(WAITS_FOR_RESUME + realm, WAKE_BATCH)
@@ -70,7 +64,7 @@ export function startCompanyGate(deps: CompanyGateDeps): CompanyGate {
         count = runs.length
         // The company may have been paused once more meanwhile.
       } while (count === WAKE_BATCH && !paused.has(realm) && !isStopped)
-      if (isDrained && count < WAKE_BATCH) await pauses.forget(row)
+      if (isDrained && count < WAKE_BATCH) await pauses.forget(realm, pause)
     } catch (error) {
       log.debug({ err: error }, 'continuing the runs of a resumed company failed; it is repeated')
     } finally {

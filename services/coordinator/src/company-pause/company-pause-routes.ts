@@ -9,15 +9,10 @@ import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { action, type ActionRequest } from '../routes/act.ts'
 import type { CompanyGate } from './company-gate.ts'
-import {
-  type CompanyPauseRow,
-  type CompanyPauses,
-  isPausedRow,
-  realmOfRow,
-} from './company-pauses.ts'
+import { type CompanyPause, type CompanyPauses, isPaused } from './company-pauses.ts'
 
 export interface CompanyPauseRouteDeps {
-  readonly companyPauses: Pick<CompanyPauses, 'rows' | 'setPaused'>
+  readonly companyPauses: Pick<CompanyPauses, 'all' | 'setPaused'>
   readonly companyGate: Pick<CompanyGate, 'refresh'>
 }
 
@@ -26,18 +21,18 @@ const RealmParam = z.object({ realm: Realm })
 /** `GET /realms/paused`, and the routes that pause and resume a company. */
 export function companyPauseRoutes({ companyPauses, companyGate }: CompanyPauseRouteDeps) {
   const tags = ['operations']
-  const view = (realm: string, rows: readonly CompanyPauseRow[], caller: Caller) => {
-    const row = rows.find((one) => realmOfRow(one) === realm && isPausedRow(one))
+  const view = (realm: string, pause: CompanyPause | undefined, caller: Caller) => {
+    const known = isPaused(pause) ? pause : undefined
     const maySeeWhy = caller.has('transactions:read')
     return {
       Realm: realm,
-      Paused: row !== undefined,
-      PausedAt: row?.Value.PausedAt ?? null,
-      PausedBy: maySeeWhy ? (row?.Value.PausedBy ?? null) : null,
-      Reason: maySeeWhy ? (row?.Value.Reason ?? null) : null,
+      Paused: known !== undefined,
+      PausedAt: known?.PausedAt ?? null,
+      PausedBy: maySeeWhy ? (known?.PausedBy ?? null) : null,
+      Reason: maySeeWhy ? (known?.Reason ?? null) : null,
     } satisfies CompanyPauseView
   }
-  const setPaused = (isPaused: boolean) => ({
+  const setPaused = (isPausing: boolean) => ({
     tags,
     param: RealmParam,
     unversioned: 'a company',
@@ -46,9 +41,9 @@ export function companyPauseRoutes({ companyPauses, companyGate }: CompanyPauseR
     async apply({ c, caller, param: { realm }, act }: ActionRequest<typeof RealmParam>) {
       caller.requireRealm(realm)
       caller.requireEveryProcess()
-      await companyPauses.setPaused(realm, isPaused, act)
+      await companyPauses.setPaused(realm, isPausing, act)
       await companyGate.refresh()
-      return c.json(view(realm, await companyPauses.rows(), caller))
+      return c.json(view(realm, (await companyPauses.all()).get(realm), caller))
     },
   })
   return new Hono()
@@ -64,11 +59,9 @@ export function companyPauseRoutes({ companyPauses, companyGate }: CompanyPauseR
       onlyKnownQuery(),
       async (c) => {
         const caller = callerOf(c)
-        const rows = await companyPauses.rows()
-        const visible = rows.filter(isPausedRow).map(realmOfRow)
-        const items = visible
-          .filter((realm) => caller.mayUseRealm(realm))
-          .map((realm) => view(realm, rows, caller))
+        const items = [...(await companyPauses.all())]
+          .filter(([realm, pause]) => isPaused(pause) && caller.mayUseRealm(realm))
+          .map(([realm, pause]) => view(realm, pause, caller))
         return c.json({ items } satisfies PausedCompanies)
       },
     )

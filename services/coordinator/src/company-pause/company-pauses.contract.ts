@@ -1,23 +1,19 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/key-list'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { beforeEach, describe, expect, it } from 'vitest'
+import {
+  bearer,
+  type Fixture,
+  type FixtureOptions,
+  onBackends,
+} from '../../test-support/fixture.ts'
+import { defineProcess } from '../step/define-process.ts'
 import type { ActionPage } from '@integration-host/shared/contracts/operations'
 import { PausedCompanies } from '@integration-host/shared/contracts/company'
 import {
   type CredentialEvent,
   CREDENTIALS_EXCHANGE,
 } from '@integration-host/shared/contracts/credential'
-import { IntegrationError } from '@integration-host/shared/errors'
-import { eventually } from '@integration-host/shared/test-support/eventually'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import {
-  type Backends,
-  type Fixture,
-  type FixtureOptions,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
-import { defineProcess } from '../step/define-process.ts'
 
 const keys = [
   {
@@ -28,27 +24,20 @@ const keys = [
   { id: 'operator', scopes: ['transactions:operate'], realms: ['42'] },
   { id: 'reader', scopes: ['transactions:read'], realms: ['*'] },
   { id: 'limited', scopes: ['transactions:operate'], realms: ['*'], processes: ['Bill'] },
-] as const
-const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
+]
 
 /** Tests of the pause of a company, from the API to the run. All backends must pass these tests. */
 export function companyPausesContract(kind: 'embedded' | 'real'): void {
   describe(`the pause of a company on ${kind} backends`, () => {
-    let backends: Backends
     let calls: string[]
-    const opened: AsyncDisposable[] = []
-    beforeEach(async () => {
+    beforeEach(() => {
       calls = []
-      backends = await openBackends(kind, {
-        Bill: ['draft', 'approved', 'pay'],
-        Late: ['work'],
-        Broken: ['work', 'fail'],
-        Credit: ['work', 'fail'],
-      })
     })
-    afterEach(async () => {
-      for (const resource of opened.splice(0).toReversed()) await resource[Symbol.asyncDispose]()
-      await backends[Symbol.asyncDispose]()
+    const opened = onBackends(kind, {
+      Bill: ['draft', 'approved', 'pay'],
+      Late: ['work'],
+      Broken: ['work', 'fail'],
+      Credit: ['work', 'fail'],
     })
 
     const bill = defineProcess('Bill')
@@ -87,25 +76,11 @@ export function companyPausesContract(kind: 'embedded' | 'real'): void {
           ),
       })
       .step('fail', (step) => step.fail('no stock', { undo: true }))
-    const start = async (options: FixtureOptions = {}): Promise<Fixture> => {
+    const start = (options: FixtureOptions = {}): Promise<Fixture> => {
       letFail = Promise.withResolvers<void>()
-      const file = join(backends.dataDir, 'keys.json')
-      const entries = keys.map((entry) => ({
-        processes: ['*'],
-        ...entry,
-        sha256: digestOf(keyOf(entry.id)),
-      }))
-      await writeFile(file, JSON.stringify(entries))
-      const host = await startFixture(backends, {
-        processes: [bill, late, broken, credit],
-        ...options,
-        env: { SERVICE_KEYS_FILE: file, ...options.env },
-      })
-      opened.push(host)
-      return host
+      return opened.start({ processes: [bill, late, broken, credit], keys, ...options })
     }
-    const withKey = (id: string | undefined): Record<string, string> =>
-      id === undefined ? {} : { Authorization: `Bearer ${keyOf(id)}` }
+    const withKey = (id: string | undefined) => (id === undefined ? {} : bearer(id))
     const post = (host: Fixture, path: string, body: object = {}, key?: string) =>
       host.call(path, {
         method: 'POST',
@@ -284,7 +259,7 @@ export function companyPausesContract(kind: 'embedded' | 'real'): void {
       await pause(first)
       await first.queue('1', 1, '42')
       await first.reached('1', 'Waiting')
-      await opened.pop()?.[Symbol.asyncDispose]()
+      await first[Symbol.asyncDispose]()
       // The process that resumes the company dies before it continues the runs.
       const second = await start({
         wrapSource: (source) => ({

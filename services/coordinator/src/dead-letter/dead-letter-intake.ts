@@ -17,6 +17,7 @@ import type { NewDeadLetter } from '../run/dead-letter.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import type { DeadLetterQueue, DeadMessage } from '../worker/dead-letter-queue.ts'
 import { readSignal } from '../signal/read-signal.ts'
+import { HOLD_MS, RENEW_AFTER } from '../worker/message-intake.ts'
 import { type Periodic, startPolling } from '../worker/polling.ts'
 import { createProcessConsumers } from '../worker/process-consumers.ts'
 import { ABORTED, type StoreRetry } from '../worker/store-retry.ts'
@@ -34,20 +35,7 @@ export interface DeadLetterIntakeDeps extends Periodic {
   readonly holdMs?: number
 }
 
-/**
- * The number of returns after which a message is published again. It is far below the lowest default delivery limit of
- * any RabbitMQ version.
- */
-const RENEW_AFTER = 8
-/**
- * Must be less than 30 minutes: RabbitMQ closes the channel of a consumer that does not acknowledge a message for so
- * long.
- */
-const HOLD_MS = 600_000
-/**
- * The time between two checks for the queue of an unloaded process. Such a queue rarely exists, and the broker logs
- * each check.
- */
+/** How often the rare queue of an unloaded process is looked for: the broker logs each check. */
 const RECHECK_MS = 300_000
 
 export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposable {
@@ -64,8 +52,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
     if (message.deliveryCount >= RENEW_AFTER && (await isPublishedAgain(process, message)))
       return 'ack'
     const letter = deadLetterOf(process, message)
-    const stored = await add(process, letter)
-    if (!stored) return 'requeue'
+    if (!(await add(process, letter))) return 'requeue'
     const room = (rooms.get(process) ?? 0) - 1
     rooms.set(process, room)
     if (room <= 0) consumers.stop(process)
@@ -155,11 +142,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
     return found
   }
 
-  const polling = startPolling({
-    ...deps,
-    task: 'dead letter intake',
-    poll,
-  })
+  const polling = startPolling({ ...deps, task: 'dead letter intake', poll })
   return {
     async [Symbol.asyncDispose]() {
       shutdown.abort()

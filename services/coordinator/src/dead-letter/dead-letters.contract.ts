@@ -285,25 +285,25 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       expect((await call(host, 'DELETE', `/${own?.ID}`, as('operator'))).status).toBe(204)
     })
 
-    it.each([
-      ['GET', '?limit=0', 'limit'],
-      ['GET', '?limit=501', 'limit'],
-      ['GET', '?cursor=x', 'cursor'],
-      ['GET', '?cursor=7', 'cursor'],
-      ['GET', '?before=1', 'before'],
-      ['GET', '/x', 'id'],
-      ['GET', '/1?whole=1', 'whole'],
-      ['DELETE', '?id=1', 'id'],
-      ['DELETE', '/0', 'id'],
-      ['POST', '/1/requeue?now=1', 'now'],
-    ])(
-      'the request %s %s is rejected with 400, and the error names %s',
-      async (method, path, name) => {
-        const host = await start()
+    it('a request with a parameter that is not valid is rejected with 400, and the error names it', async () => {
+      const host = await start()
+      for (const [method, path, name] of [
+        ['GET', '?limit=0', 'limit'],
+        ['GET', '?limit=501', 'limit'],
+        ['GET', '?cursor=x', 'cursor'],
+        ['GET', '?cursor=7', 'cursor'],
+        ['GET', '?before=1', 'before'],
+        ['GET', '/x', 'id'],
+        ['GET', '/1?whole=1', 'whole'],
+        ['DELETE', '?id=1', 'id'],
+        ['DELETE', '/0', 'id'],
+        ['POST', '/1/requeue?now=1', 'now'],
+      ] as const) {
         const { status, body } = await call(host, method, path)
-        expect([status, JSON.stringify(body)]).toEqual([400, expect.stringContaining(name)])
-      },
-    )
+        expect([method, path, status]).toEqual([method, path, 400])
+        expect(JSON.stringify(body)).toContain(name)
+      }
+    })
 
     it('a dead-letter request with an unknown body member, an If-Match header or an unknown process is rejected', async () => {
       const host = await start()

@@ -29,14 +29,6 @@ export interface DecisionLink extends RunKey {
   readonly expiresAt: number
 }
 
-export interface DecisionLinks {
-  /** Reads the key, or generates it. Resolves before `addressOf` is called. */
-  ready(): Promise<void>
-  addressOf(link: DecisionLink): string
-  /** Resolves with the link of a token, which is the last part of an address; `null` if the token is not valid. */
-  read(token: string): Promise<DecisionLink | null>
-}
-
 export interface DecisionLinksDeps extends InstallationKeyDeps {
   /** Returns the address at which `/decisions/…` is published. */
   readonly baseUrl: () => string
@@ -61,24 +53,29 @@ const NAME = 'DecisionKey'
 const LINK_PLACE = { name: 'decision', field: 'link', version: 1 }
 const Sealed = z.tuple([z.string(), TransactionID, ReplayID, z.string(), DecidingPerson, z.int()])
 
-export function createDecisionLinks(deps: DecisionLinksDeps): DecisionLinks {
+export type DecisionLinks = ReturnType<typeof createDecisionLinks>
+
+export function createDecisionLinks(deps: DecisionLinksDeps) {
   let keys: KeyRing | null = null
 
   const readKey = async (): Promise<KeyRing> =>
     parseKeyRing(new Secret(await readInstallationKey(deps, NAME)))
 
   return {
-    async ready() {
+    /** Reads the key, or generates it. Resolves before `addressOf` is called. */
+    async ready(): Promise<void> {
       keys ??= await readKey()
     },
-    addressOf({ Process, TransactionID: id, ReplayID: replay, event, person, expiresAt }) {
+    addressOf(link: DecisionLink): string {
+      const { Process, TransactionID: id, ReplayID: replay, event, person, expiresAt } = link
       if (keys === null) throw new Error('the key of the decision links has not been read')
       const text = JSON.stringify([Process, id, replay, event, person, expiresAt])
       // The same link has the same address, because the nonce of a seal with labels is computed from what is sealed. So a step
       // that is repeated sends the same text with the same idempotency key.
       return `${deps.baseUrl()}${DECISIONS_PATH}/${keys.sealWithLabels(text, LINK_PLACE, '')}`
     },
-    async read(token) {
+    /** Resolves with the link of a token, which is the last part of an address; `null` if the token is not valid. */
+    async read(token: string): Promise<DecisionLink | null> {
       if (token.length > MAX_TOKEN_LENGTH) return null
       keys ??= await readKey()
       try {

@@ -191,7 +191,7 @@ export function createDecisions({ source, processes, runActions, links, now }: D
     },
 
     /**
-     * Creates a link for a person, and records that it was created.
+     * Creates a link for a person, and records that.
      *
      * @throws {IntegrationError} `event_not_found`, `transaction_not_found`, `transaction_not_active`, `version_moved`
      */

@@ -5,9 +5,8 @@ import { done, process, workOn } from '../../test-support/order-runs.ts'
 import { advance } from '../run/progress.ts'
 import { defaultRetryPolicy } from '../run/retry-policy.ts'
 import type { Claim } from '../run/transaction-source.ts'
-import { ENTRIES, type NewEntry } from './book-entry.ts'
+import { ENTRIES, type NewEntry, readEntries } from './book-entry.ts'
 import { createEntryKeeper } from './entry-keeper.ts'
-import { readEntries } from './read-entries.ts'
 import type { WrittenObject } from './written-objects.ts'
 
 const written = (change: Partial<WrittenObject> = {}): WrittenObject => ({

@@ -8,8 +8,9 @@
  *     The newest is the one with the greatest `SyncToken`, because a write may be recorded later than the next one.
  * B4  An entry contains no business data: names of fields, and hashes with a key that the installation keeps.
  */
-import type { EntryView, EntryState } from '@integration-host/shared/contracts/company'
 import type { RecordKind } from '../records/records.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
+import type { EntryFilter, EntryState, EntryView } from '@integration-host/shared/contracts/company'
 
 /** An entry as it is stored in `"Book_Entry"`. `FieldsKey` identifies the key of the hashes. */
 export interface EntryRow extends Readonly<EntryView> {
@@ -46,24 +47,15 @@ export interface Entries {
   newestEntries(realm: string, objects: readonly BookObjectId[]): Promise<readonly EntryRow[]>
   /** Returns entries of a company whose created objects were never seen in the books, the oldest first. */
   unseenEntries(realm: string, limit: number): Promise<readonly EntryRow[]>
-  /**
-   * Stores the results of comparisons with the present time. An entry that was superseded or erased meanwhile stays as it
-   * is.
-   */
+  /** Stores the results of comparisons made now. An entry that was superseded or erased meanwhile stays as it is. */
   checkEntries(checks: readonly EntryCheck[]): Promise<void>
-  /**
-   * Counts the objects of a company, whose newest entry was recorded in a period, by state and entity. The times are ISO
-   * 8601, `until` is exclusive.
-   */
+  /** Counts a company's objects, whose newest entry is of a period, by state and entity. ISO 8601; `until` is exclusive. */
   countEntries(realm: string, since: string, until: string): Promise<readonly EntryCount[]>
   /** Counts, by state and entity, the objects that were found `checkedSinceMs` ago or later in a state that people should see. */
   foundEntries(checkedSinceMs: number): Promise<readonly EntryCount[]>
   /** Deletes the entries and the marks of a company. Resolves with their number. */
   eraseEntries(realm: string): Promise<number>
-  /**
-   * Deletes at most `limit` entries that were recorded longer ago than this, and as many marks whose call was sent longer ago.
-   * Resolves with their number.
-   */
+  /** Deletes at most `limit` entries recorded longer ago, and marks whose call was. Resolves with their number. */
   purgeEntries(olderThanMs: number, limit: number): Promise<number>
 }
 
@@ -125,3 +117,85 @@ export const erasedEntry = (entry: EntryRow): EntryRow => ({
   Changed: null,
   State: entry.State === 'Superseded' ? entry.State : 'Unproven',
 })
+
+/** `RecordedAt` and `EntryID` of an entry, by which entries are ordered. */
+export type EntryPosition = [recordedAt: string, entryId: string]
+
+/** Returns the entries that match a filter, newest first. */
+export async function readEntries(
+  source: Pick<TransactionSource, 'records'>,
+  { realm, entity, id, process, transaction, state, since }: EntryFilter,
+  { after, limit }: { readonly after?: EntryPosition | undefined; readonly limit: number },
+): Promise<readonly EntryRow[]> {
+  const where = {
+    EntityID: id,
+    Realm: realm,
+    Entity: entity,
+    Process: process,
+    TransactionID: transaction,
+    State: state,
+  }
+  const entries = await newestEntries(source, where, { after, limit })
+  const from = since === undefined ? -Infinity : Date.parse(since)
+  // All further entries are older.
+  return entries.filter(({ RecordedAt }) => Date.parse(RecordedAt) >= from)
+}
+
+/** Returns the entries with these members, newest first. A member that is `undefined` may be any. */
+export const newestEntries = (
+  source: Pick<TransactionSource, 'records'>,
+  where: { readonly [Name in keyof EntryRow]?: EntryRow[Name] | undefined },
+  { after, limit }: { readonly after?: EntryPosition | undefined; readonly limit: number },
+): Promise<readonly EntryRow[]> =>
+  source.records(ENTRIES).page({
+    where: Object.fromEntries(Object.entries(where).filter(([, value]) => value !== undefined)),
+    by: ['RecordedAt', 'EntryID'],
+    isNewestFirst: true,
+    ...(after !== undefined && { after }),
+    limit,
+  })
+
+/** Which object an earlier run of the company has created. */
+export interface EntryQuery {
+  readonly realm: string
+  readonly entity: string
+  readonly process: string
+  readonly transaction: string
+  readonly step?: string | undefined
+}
+
+export type FoundEntry =
+  | { readonly id: string }
+  | { readonly errorClass: 'entry_not_found' | 'entry_ambiguous'; readonly error: string }
+
+const MAX_ENTRIES = 500
+
+/** Returns the object that the latest run of a transaction has created which has created one of this entity. */
+export async function recordedEntry(
+  source: Pick<TransactionSource, 'records'>,
+  { realm, entity, process, transaction, step }: EntryQuery,
+): Promise<FoundEntry> {
+  const where = {
+    Process: process,
+    TransactionID: transaction,
+    Realm: realm,
+    Entity: entity,
+    Operation: 'create' as const,
+    StepName: step,
+  }
+  const found = await newestEntries(source, where, { limit: MAX_ENTRIES })
+  const latest = Math.max(...found.map(({ ReplayID }) => ReplayID))
+  const [newest, ...others] = found.filter(({ ReplayID }) => ReplayID === latest)
+  const run = `${process}/${transaction}`
+  if (newest === undefined) {
+    const by = step === undefined ? '' : ` in the step ${step}`
+    const error = `no run of ${run} has created an object of the kind ${entity}${by}`
+    return { errorClass: 'entry_not_found', error }
+  }
+  if (others.length > 0 && step === undefined) {
+    const steps = [...new Set([newest, ...others].map(({ StepName }) => StepName))].join(', ')
+    const error = `${run}, replay ${latest}, has created ${others.length + 1} objects of the kind ${entity}, in: ${steps}; name the step`
+    return { errorClass: 'entry_ambiguous', error }
+  }
+  return { id: newest.EntityID }
+}

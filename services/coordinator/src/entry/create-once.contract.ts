@@ -13,9 +13,8 @@ import { runStep } from '../step/run-step.ts'
 import type { Step } from '../step/step.ts'
 import { createEntryKeeper } from './entry-keeper.ts'
 import { createMarks } from './marks.ts'
-import { readEntries } from './read-entries.ts'
-import { recordedEntry } from './recorded-entry.ts'
 import type { WrittenObject } from './written-objects.ts'
+import { readEntries, recordedEntry } from './book-entry.ts'
 
 /** How long a new invoice is not visible to queries, and how late a call of a killed worker may still be executed. */
 const VISIBLE_MS = 60_000

@@ -22,6 +22,7 @@ import {
 import type { JsonInput } from '../run/json-normalization.ts'
 import type { Response } from '../run/progress.ts'
 import type { EarlyOutcome } from '../step/judge-call.ts'
+import { failed } from '../step/built-in.ts'
 import type { StepRequest } from '../step/step-request.ts'
 import type { Mark, MarkHolder, MarkRow, Marks } from './marks.ts'
 import {
@@ -104,7 +105,7 @@ export async function createOnce(
     const adopted = await adoptable(row)
     if (adopted !== null) return adopted
   }
-  if (!isNew || onExisting === 'adopt') await marks.update(row, {})
+  if (!isNew || onExisting === 'adopt') await marks.update(row)
   return send()
 
   async function send(): Promise<CreatedObject> {
@@ -172,7 +173,7 @@ export async function createOnce(
       return end(
         failed('mark_ambiguous', `several objects have this ${field}: ${named([found, ...more])}`),
       )
-    await marks.update(known, { adopted: found.id })
+    await marks.update(known, found.id)
     return created(found)
   }
 
@@ -218,9 +219,6 @@ export async function createOnce(
 }
 
 const NO_REALM = 'createOnce needs the company of the run, but the run has no Realm'
-
-const failed = (errorClass: string, error: string) =>
-  ({ kind: 'failed', errorClass, error, response: null }) as const
 
 const named = (objects: readonly BookObject[]): string =>
   objects

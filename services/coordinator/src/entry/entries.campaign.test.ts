@@ -1,3 +1,5 @@
 import { entriesContract } from './entries.contract.ts'
+import { entryEventsContract } from './entry-events.contract.ts'
 
 entriesContract('embedded')
+entryEventsContract('embedded')

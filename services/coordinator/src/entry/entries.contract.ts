@@ -1,24 +1,20 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/key-list'
-import { EntryPage } from '@integration-host/shared/contracts/company'
-import { stepQueue } from '@integration-host/shared/contracts/topology'
-import type { TakenObject } from '@integration-host/shared/contracts/operations'
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { type FakeBooks, fakeBooks } from '../../test-support/fake-books.ts'
 import { respondWith } from '../../test-support/fake-target.ts'
 import {
-  type Backends,
+  bearer,
   type Fixture,
   type FixtureOptions,
-  openBackends,
-  startFixture,
+  onBackends,
 } from '../../test-support/fixture.ts'
 import { CHANGE_FEED } from '../change-feed/sweep.ts'
 import { defineProcess } from '../step/define-process.ts'
 import { defineStep, type Step } from '../step/step.ts'
 import { ENTRIES } from './book-entry.ts'
+import { EntryPage } from '@integration-host/shared/contracts/company'
+import { stepQueue } from '@integration-host/shared/contracts/topology'
+import type { TakenObject } from '@integration-host/shared/contracts/operations'
 
 const AMOUNT = 4711.25
 const invoiceOf = (step: Pick<Step, 'realm' | 'transactionId'>) => ({
@@ -95,39 +91,31 @@ const batch = defineProcess('Batch').step('post', async (step: Step) => {
 /** Tests the entries from the call of a step to the API. All backends must pass these tests. */
 export function entriesContract(kind: 'embedded' | 'real'): void {
   describe(`the book of entries on ${kind} backends`, () => {
-    let backends: Backends
-    const opened: AsyncDisposable[] = []
-    beforeEach(async () => {
-      backends = await openBackends(kind, {
+    const opened = onBackends(
+      kind,
+      {
         Bill: ['create', 'send'],
         Clumsy: ['create'],
         Batch: ['post'],
         TakeBack: ['look', 'remove'],
-      })
-    })
-    afterEach(async () => {
-      for (const resource of opened.splice(0).toReversed()) await resource[Symbol.asyncDispose]()
-      await backends[Symbol.asyncDispose]()
-    })
-    const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
+      },
+      {
+        keys: [
+          { id: 'reader', scopes: ['transactions:read'], realms: ['43'] },
+          { id: 'operator', scopes: ['transactions:read', 'transactions:operate'], realms: ['43'] },
+          { id: 'stranger', scopes: ['transactions:read'], realms: ['44'] },
+        ],
+      },
+    )
     const start = async (
       processes: FixtureOptions['processes'] = [bill, clumsy, batch],
       options: Pick<FixtureOptions, 'wrapBus'> = {},
     ): Promise<{ host: Fixture; books: FakeBooks }> => {
-      const file = join(backends.dataDir, 'keys.json')
-      const keys = [
-        { id: 'reader', scopes: ['transactions:read'], realms: ['43'] },
-        { id: 'operator', scopes: ['transactions:read', 'transactions:operate'], realms: ['43'] },
-        { id: 'stranger', scopes: ['transactions:read'], realms: ['44'] },
-      ].map((key) => ({ ...key, processes: ['*'], sha256: digestOf(keyOf(key.id)) }))
-      await writeFile(file, JSON.stringify(keys))
-      const env = { SERVICE_KEYS_FILE: file }
-      const host = await startFixture(backends, { processes, env, ...options })
-      opened.push(host)
+      const host = await opened.start({ processes, ...options })
       return { host, books: fakeBooks(host.target, { realm: '42', firstId: 129 }) }
     }
     const read = async (host: Fixture, query = '', key?: string) => {
-      const headers = key === undefined ? {} : { Authorization: `Bearer ${keyOf(key)}` }
+      const headers = key === undefined ? {} : bearer(key)
       const response = await host.call(`/entries${query}`, { headers })
       expect(response.status).toBe(200)
       return EntryPage.parse(await response.json())
@@ -241,7 +229,7 @@ export function entriesContract(kind: 'embedded' | 'real'): void {
       for (const realm of ['42', '43']) await host.reached(`A-${realm}`, 'Completed')
       const { items } = await read(host, '', 'reader')
       expect(items.map(({ Realm }) => Realm)).toEqual(['43', '43'])
-      const headers = { Authorization: `Bearer ${keyOf('reader')}` }
+      const headers = bearer('reader')
       expect((await host.call('/entries?realm=42', { headers })).status).toBe(403)
       expect((await read(host)).items).toHaveLength(4)
     })
@@ -311,12 +299,11 @@ export function entriesContract(kind: 'embedded' | 'real'): void {
       await host.queue('A-1', null, '42')
       await host.queue('A-2', null, '43')
       for (const id of ['A-1', 'A-2']) await host.reached(id, 'Completed')
-      const as = (key: string) => ({ Authorization: `Bearer ${keyOf(key)}` })
       const period = 'books?since=2026-10-01T00:00:00Z'
       const statusOf = async (path: string, key: string, body?: object) =>
         (
           await host.call(path, {
-            headers: { ...as(key), 'Content-Type': 'application/json' },
+            headers: { ...bearer(key), 'Content-Type': 'application/json' },
             ...(body !== undefined && { method: 'POST', body: JSON.stringify(body) }),
           })
         ).status
@@ -333,13 +320,13 @@ export function entriesContract(kind: 'embedded' | 'real'): void {
       expect(await statusOf('/operations', 'operator', foreign)).toBe(403)
       const response = await host.call('/operations', {
         method: 'POST',
-        headers: { ...as('operator'), 'Content-Type': 'application/json' },
+        headers: { ...bearer('operator'), 'Content-Type': 'application/json' },
         body: JSON.stringify({ ...takeBack, Ids: ['A-1', 'A-2'] }),
       })
       expect(response.status).toBe(202)
       const { ID } = (await response.json()) as { ID: string }
       const objects = await eventually(async () => {
-        const list = await host.call(`/operations/${ID}/objects`, { headers: as('operator') })
+        const list = await host.call(`/operations/${ID}/objects`, { headers: bearer('operator') })
         const { items } = (await list.json()) as { items: TakenObject[] }
         expect(items.map(({ Realm, Entity, EntityID }) => [Realm, Entity, EntityID])).toEqual([
           ['43', 'Invoice', other.invoices[0]?.Id],

@@ -7,14 +7,8 @@ import {
   PROVIDER_EXCHANGE,
 } from '@integration-host/shared/contracts/provider-event'
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import {
-  type Backends,
-  type Fixture,
-  type FixtureOptions,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { describe, expect, it } from 'vitest'
+import { type Fixture, onBackends } from '../../test-support/fixture.ts'
 import { defineProcess } from '../step/define-process.ts'
 import { EntryChange } from '../step/entry-trigger.ts'
 
@@ -45,20 +39,10 @@ const eventOf = (change: Partial<Omit<EntryEvent, 'Id'>> = {}): EntryEvent => {
 /** Tests how changes of what runs have written start runs. All backends must pass these tests. */
 export function entryEventsContract(kind: 'embedded' | 'real'): void {
   describe(`runs that changed entries start on ${kind} backends`, () => {
-    let backends: Backends
-    const opened: AsyncDisposable[] = []
-    beforeEach(async () => {
-      backends = await openBackends(kind, { Audit: ['note'] })
-    })
-    afterEach(async () => {
-      for (const resource of opened.splice(0).toReversed()) await resource[Symbol.asyncDispose]()
-      await backends[Symbol.asyncDispose]()
-    })
+    const opened = onBackends(kind, { Audit: ['note'] })
 
     const start = async (definition = audit): Promise<Fixture> => {
-      const processes: FixtureOptions['processes'] = [definition]
-      const host = await startFixture(backends, { processes })
-      opened.push(host)
+      const host = await opened.start({ processes: [definition] })
       await eventually(async () =>
         expect(await host.bus.depth(entriesQueue('Audit'))).toMatchObject({ consumers: 1 }),
       )
@@ -103,32 +87,31 @@ export function entryEventsContract(kind: 'embedded' | 'real'): void {
       expect(await deadLetters(host)).toEqual([])
     })
 
-    it.each<[string, unknown, RegExp]>([
-      ['no JSON', 'changed', /^malformed: /],
-      ['an unknown kind', { ...eventOf(), Kind: 'moved' }, /^malformed: /],
-      ['an unusable id of an object', { ...eventOf(), EntityID: 'a b' }, /^malformed: /],
-      ['an unusable company', { ...eventOf(), Realm: '4/2' }, /^malformed: /],
-      ['no time', { ...eventOf(), At: 'yesterday' }, /^malformed: /],
-      ['changed fields that are no list', { ...eventOf(), Changed: 'DocNumber' }, /^malformed: /],
-      ['the id of another change', { ...eventOf(), EntityID: '130' }, /^invalid_request: Id /],
-      ['another routing key', eventOf({ Entity: 'Bill' }), /^misaddressed: /],
-      ['66 KiB', ' '.repeat(66_000), /^payload_too_large: /],
-      ['an empty content', '', /^malformed: /],
-    ])(
-      'an event with %s is dead-lettered with its reason, and the next event starts its run',
-      async (_, body, reason) => {
-        const host = await start()
+    it('events that cannot be read are dead-lettered with their reasons, and the next event starts its run', async () => {
+      const bad: readonly (readonly [reason: string, body: unknown])[] = [
+        ['malformed', 'changed'],
+        ['malformed', ''],
+        ['malformed', { ...eventOf(), Kind: 'moved' }],
+        ['malformed', { ...eventOf(), EntityID: 'a b' }],
+        ['malformed', { ...eventOf(), Realm: '4/2' }],
+        ['malformed', { ...eventOf(), At: 'yesterday' }],
+        ['malformed', { ...eventOf(), Changed: 'DocNumber' }],
+        ['invalid_request', { ...eventOf(), EntityID: '130' }],
+        ['misaddressed', eventOf({ Entity: 'Bill' })],
+        ['payload_too_large', ' '.repeat(66_000)],
+      ]
+      const host = await start()
+      for (const [, body] of bad)
         await publish(host, eventOf(), typeof body === 'string' ? Buffer.from(body) : body)
-        const next = eventOf({ EntityID: 'next' })
-        await publish(host, next)
-        await host.reached(next.Id, 'Completed')
-        await eventually(async () => expect(await deadLetters(host)).toHaveLength(1))
-        expect((await deadLetters(host))[0]).toMatchObject({
-          Reason: expect.stringMatching(reason),
-          TransactionID: null,
-        })
-      },
-    )
+      const next = eventOf({ EntityID: 'next' })
+      await publish(host, next)
+      await host.reached(next.Id, 'Completed')
+      await eventually(async () => expect(await deadLetters(host)).toHaveLength(bad.length))
+      const letters = await deadLetters(host)
+      const reasons = letters.map(({ Reason }) => Reason.slice(0, Reason.indexOf(': ')))
+      expect(reasons.toSorted()).toEqual(bad.map(([reason]) => reason).toSorted())
+      expect(letters.every(({ TransactionID }) => TransactionID === null)).toBe(true)
+    })
 
     it('a dead-lettered event starts its run when it is requeued after the process was fixed', async () => {
       const strict = defineProcess('Audit', {
@@ -139,7 +122,7 @@ export function entryEventsContract(kind: 'embedded' | 'real'): void {
       const event = eventOf()
       await publish(before, event)
       await eventually(async () => expect(await deadLetters(before)).toHaveLength(1))
-      await opened.pop()?.[Symbol.asyncDispose]()
+      await before[Symbol.asyncDispose]()
       const host = await start()
       await eventually(async () => expect(await deadLetters(host)).toHaveLength(1))
       const [letter] = await deadLetters(host)

@@ -1,54 +1,62 @@
 /** Queues a run for each event of the queues `entries.<Process>`: an object that runs have written was changed or is gone. */
 import {
+  entriesQueue,
+  EntryEvent,
+  entryEventId,
   entryEventKinds,
   entryRoutingKey,
   providerEntities,
 } from '@integration-host/shared/contracts/provider-event'
-import { createBindings } from '../change/bindings.ts'
-import type { ChangeMessage, ChangeQueue } from '../change/change-queue.ts'
-import type { Subscriptions } from '../change/subscriptions.ts'
-import type { ProcessDefinition } from '../step/definition.ts'
-import { entryKeysOf } from '../step/entry-trigger.ts'
+import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import {
-  type MessageIntake,
-  type MessageIntakeDeps,
-  startMessageIntake,
-} from '../worker/message-intake.ts'
-import { readEntryEvent, startedByEntry } from './read-entry-event.ts'
+  type EventFormat,
+  type EventIntakeDeps,
+  eventOfLetter,
+  type EventQueues,
+  readEvent,
+  startEventIntake,
+} from '../change/event-intake.ts'
+import { entryChangeOf, entryKeysOf } from '../step/entry-trigger.ts'
+import type { MessageIntake } from '../worker/message-intake.ts'
 
-export interface EntryIntakeDeps extends Omit<
-  MessageIntakeDeps<ChangeMessage, 'unwanted'>,
-  'kind' | 'queues' | 'read' | 'ignoresConflicts' | 'prepare' | 'processes' | 'queue' | 'count'
-> {
-  readonly subscriptions: Pick<Subscriptions, 'keepSubscriptions'>
-  readonly queue: ChangeQueue
-  readonly processes: ReadonlyMap<string, ProcessDefinition>
+export const ENTRIES_QUEUES: EventQueues = {
+  kind: 'entry event',
+  queueOf: entriesQueue,
+  keysOf: ({ entryOn }) => entryKeysOf(entryOn),
+  allKeys: entryKeysOf(providerEntities.map((entity) => ({ entry: entryEventKinds, entity }))),
 }
 
-const ALL_KEYS = entryKeysOf(providerEntities.map((entity) => ({ entry: entryEventKinds, entity })))
+/** The names of the changed fields can be long. */
+const FORMAT: EventFormat<EntryEvent> = {
+  schema: EntryEvent,
+  what: 'an event of an entry',
+  maxBytes: 65_536,
+  idOf: entryEventId,
+  keyOf: entryRoutingKey,
+}
 
-export function startEntryIntake(deps: EntryIntakeDeps): MessageIntake {
-  const bindings = createBindings({
-    ...deps,
-    keysOf: ({ entryOn }) => entryKeysOf(entryOn),
-    allKeys: ALL_KEYS,
-    // A process cannot have a name with a dot, so the subscriptions of `on` have other names.
-    storedAs: (process) => `entries.${process}`,
-  })
-  return startMessageIntake<ChangeMessage, 'unwanted'>({
-    ...deps,
-    kind: 'entry event',
-    queues: 'entries.*',
-    async read(process, message) {
-      const event = readEntryEvent(message)
-      if ('reason' in event) return event
-      if (!(await bindings.wants(process, entryRoutingKey(event)))) return { ignored: 'unwanted' }
-      return { transaction: startedByEntry(event), by: undefined }
+export const startEntryIntake = (deps: EventIntakeDeps): MessageIntake =>
+  startEventIntake<'unwanted'>(
+    ENTRIES_QUEUES,
+    {
+      async read(_, message, wants) {
+        const event = readEvent(message, FORMAT)
+        if ('reason' in event) return event
+        if (!(await wants(entryRoutingKey(event)))) return { ignored: 'unwanted' }
+        return { transaction: startedByEntry(event), by: undefined }
+      },
     },
-    // The same change may be found with other fields if it is compared again.
-    ignoresConflicts: true,
-    count: () => {},
-    processes: bindings.names,
-    prepare: () => bindings.prepare(),
-  })
+    deps,
+  )
+
+const startedByEntry = (event: EntryEvent): QueueTransaction => ({
+  TransactionID: event.Id,
+  Realm: event.Realm,
+  InitialData: entryChangeOf(event),
+})
+
+/** Returns the transaction of a dead letter that is an event of an entry; `null` if it is not such an event. */
+export function startedByEntryLetter(content: Buffer): QueueTransaction | null {
+  const event = eventOfLetter(content, FORMAT)
+  return event && startedByEntry(event)
 }

@@ -6,29 +6,15 @@ import type { EntryRow, NewEntry } from './book-entry.ts'
 import { valueAt, type WrittenObject } from './written-objects.ts'
 import type { Mark } from './marks.ts'
 
-export interface EntryKeeper {
-  /** Returns the entries of what the calls of a step have written. The key of the hashes is read once. */
-  entriesOf(
-    run: RunKey & { readonly StepName: string },
-    written: readonly WrittenObject[],
-  ): Promise<NewEntry[]>
-  /**
-   * Returns the paths of the written fields whose values differ in an object of the books; `null` if they cannot be
-   * compared, because the run was erased or the key of the hashes was lost.
-   */
-  changedFields(
-    entry: Pick<EntryRow, 'Realm' | 'Entity' | 'EntityID' | 'Fields' | 'FieldsKey'>,
-    object: Readonly<Record<string, unknown>>,
-  ): Promise<readonly string[] | null>
-  /** Returns the HMAC-SHA-256 of a mark in hexadecimal. */
-  markOf(mark: Mark): Promise<string>
-}
+type StepKey = RunKey & { readonly StepName: string }
 
 /** The row of `Order_Installation` that contains the key of the hashes. */
 const NAME = 'EntryKey'
 const HASH_CHARACTERS = 16
 
-export function createEntryKeeper(deps: InstallationKeyDeps): EntryKeeper {
+export type EntryKeeper = ReturnType<typeof createEntryKeeper>
+
+export function createEntryKeeper(deps: InstallationKeyDeps) {
   let key: Promise<HashKey> | null = null
   const read = async (): Promise<HashKey> => {
     try {
@@ -39,10 +25,12 @@ export function createEntryKeeper(deps: InstallationKeyDeps): EntryKeeper {
     }
   }
   return {
-    async markOf({ realm, entity, field, value }) {
+    /** Returns the HMAC-SHA-256 of a mark in hexadecimal. */
+    async markOf({ realm, entity, field, value }: Mark): Promise<string> {
       return hmacOf(await read(), ['mark', realm, entity, field, value])
     },
-    async entriesOf(run, written) {
+    /** Returns the entries of what the calls of a step have written. The key of the hashes is read once. */
+    async entriesOf(run: StepKey, written: readonly WrittenObject[]): Promise<NewEntry[]> {
       const known = await read()
       return written.map(({ realm, entity, id, operation, syncToken, fields }) => ({
         EntryID: entryId(run, { realm, entity, id, operation, syncToken }),
@@ -60,7 +48,20 @@ export function createEntryKeeper(deps: InstallationKeyDeps): EntryKeeper {
         ),
       }))
     },
-    async changedFields({ Realm, Entity, EntityID, Fields, FieldsKey }, object) {
+    /**
+     * Returns the paths of the written fields whose values differ in an object of the books; `null` if they cannot be
+     * compared, because the run was erased or the key of the hashes was lost.
+     */
+    async changedFields(
+      {
+        Realm,
+        Entity,
+        EntityID,
+        Fields,
+        FieldsKey,
+      }: Pick<EntryRow, 'Realm' | 'Entity' | 'EntityID' | 'Fields' | 'FieldsKey'>,
+      object: Readonly<Record<string, unknown>>,
+    ): Promise<readonly string[] | null> {
       const known = await read()
       if (Fields === null || FieldsKey !== known.id) return null
       const isSame = ([path, stored]: [string, string]): boolean => {
@@ -98,7 +99,7 @@ const hashOf = (key: HashKey, parts: readonly string[]): string =>
  * object differ in its version. An object is created once, so the id of its creation does not depend on the run.
  */
 function entryId(
-  run: RunKey & { readonly StepName: string },
+  run: StepKey,
   { realm, entity, id, operation, syncToken }: Omit<WrittenObject, 'fields'>,
 ): string {
   const write = [realm, entity, id, operation]

@@ -6,13 +6,13 @@
  *     without a doubt and without the object, or the object was deleted or voided since.
  * M3  The row has the time of the last call, because a new object is visible to queries only some time after it.
  */
-import type { RecordKind } from '../records/records.ts'
-import { changeRow } from '../records/records.ts'
+import { iso, type RecordKind, updateRow } from '../records/records.ts'
 import { isFinished } from '../run/item.ts'
+import { ONLY_RUN } from '../run/run-detail.ts'
 import { type RunKey, runKey } from '../run/run.ts'
 import { isOver } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
-import { ENTRIES, type EntryRow } from './book-entry.ts'
+import { type EntryRow, newestEntries } from './book-entry.ts'
 import type { EntryKeeper } from './entry-keeper.ts'
 
 /** A row of `"Book_Mark"`. */
@@ -53,20 +53,6 @@ export type Reservation =
       readonly entryId: string | null
     }
 
-export interface Marks {
-  reserve(mark: Mark, by: MarkHolder): Promise<Reservation>
-  /** Stores that the call is sent now, or that it has adopted an object. */
-  update(row: MarkRow, change: { readonly adopted?: string }): Promise<MarkRow>
-  /** Returns the id of the object that the holder of a mark is known to have created; `null` if none is. */
-  createdBy(row: MarkRow): Promise<string | null>
-  /** Returns those of the objects that another call has created, according to their entries. */
-  ofOthers(
-    object: { readonly realm: string; readonly entity: string; readonly ids: readonly string[] },
-    by: MarkHolder['run'],
-  ): Promise<ReadonlySet<string>>
-  now(): Promise<number>
-}
-
 export const MARKS: RecordKind<MarkRow> = {
   table: 'Book_Mark',
   key: ['Realm', 'Entity', 'Field', 'Value'],
@@ -78,12 +64,12 @@ export interface MarksDeps {
   readonly keeper: Pick<EntryKeeper, 'markOf'>
 }
 
-export function createMarks({ source, keeper }: MarksDeps): Marks {
+export type Marks = ReturnType<typeof createMarks>
+
+export function createMarks({ source, keeper }: MarksDeps) {
   const marks = source.records(MARKS)
-  const entries = source.records(ENTRIES)
   const newest = (where: Partial<EntryRow>): Promise<readonly EntryRow[]> =>
-    entries.page({ where, by: ['RecordedAt', 'EntryID'], isNewestFirst: true, limit: MAX_ENTRIES })
-  const keyOf = ({ Realm, Entity, Field, Value }: MarkRow) => [Realm, Entity, Field, Value]
+    newestEntries(source, where, { limit: MAX_ENTRIES })
 
   /** Returns the entry of the object that the holder of a mark has created: its first since it has reserved the mark. */
   async function creationOf(row: MarkRow): Promise<EntryRow | undefined> {
@@ -116,7 +102,7 @@ export function createMarks({ source, keeper }: MarksDeps): Marks {
     const entry = await creationOf(row)
     if (entry !== undefined)
       return (await isGone(entry)) ? null : { row, id: entry.EntityID, entryId: entry.EntryID }
-    const found = await source.get(Process, TransactionID, ReplayID, { attempts: 0, bodies: false })
+    const found = await source.get(Process, TransactionID, ReplayID, ONLY_RUN)
     if (found === null) return null
     const { Status, InDoubt } = found.run
     const isDone = found.items.some((item) => item.StepName === StepName && isFinished(item))
@@ -125,14 +111,17 @@ export function createMarks({ source, keeper }: MarksDeps): Marks {
   }
 
   return {
-    async reserve({ realm: Realm, entity: Entity, field: Field, value }, { run, holder: Holder }) {
+    async reserve(
+      { realm: Realm, entity: Entity, field: Field, value }: Mark,
+      { run, holder: Holder }: MarkHolder,
+    ): Promise<Reservation> {
       const Value = await keeper.markOf({ realm: Realm, entity: Entity, field: Field, value })
       for (;;) {
         const [row] = await marks.rows(Realm, Entity, Field, Value)
         if (row?.Holder === Holder) return { kind: 'own', row, isNew: false }
         const held = row === undefined ? null : await heldBy(row)
         if (held !== null) return { kind: 'taken', ...held }
-        const now = new Date(await marks.now()).toISOString()
+        const now = iso(await marks.now())
         const own: MarkRow = {
           ...runKey(run),
           Realm,
@@ -148,16 +137,25 @@ export function createMarks({ source, keeper }: MarksDeps): Marks {
         if (await marks.replace(row, own)) return { kind: 'own', row: own, isNew: true }
       }
     },
-    async update(row, { adopted }) {
-      const changed = await changeRow(marks, keyOf(row), (known, now) =>
-        known?.Holder === row.Holder
-          ? { ...known, SentAt: new Date(now).toISOString(), EntityID: adopted ?? known.EntityID }
-          : known,
+    /** Stores that the call is sent now, or that it has adopted an object. */
+    async update(row: MarkRow, adopted = row.EntityID): Promise<void> {
+      const key = [row.Realm, row.Entity, row.Field, row.Value]
+      await updateRow(marks, key, ({ Holder, EntityID }, now) =>
+        Holder === row.Holder ? { SentAt: iso(now), EntityID: adopted ?? EntityID } : null,
       )
-      return changed ?? row
     },
-    createdBy: async (row) => (await creationOf(row))?.EntityID ?? null,
-    async ofOthers({ realm, entity, ids }, by) {
+    /** Returns the id of the object that the holder of a mark is known to have created; `null` if none is. */
+    createdBy: async (row: MarkRow): Promise<string | null> =>
+      (await creationOf(row))?.EntityID ?? null,
+    /** Returns those of the objects that another call has created, according to their entries. */
+    async ofOthers(
+      {
+        realm,
+        entity,
+        ids,
+      }: { readonly realm: string; readonly entity: string; readonly ids: readonly string[] },
+      by: MarkHolder['run'],
+    ): Promise<ReadonlySet<string>> {
       const others = new Set<string>()
       for (const EntityID of ids) {
         const known = await newest({ EntityID, Realm: realm, Entity: entity, Operation: 'create' })

@@ -8,14 +8,29 @@
  * P4  An object is missing only if no sweep has ever seen it, and two sweeps have read the time of its creation
  *     completely. The change feed contains changed objects only, so absence says nothing about an object that was seen.
  */
-import type { EntryEvent } from '@integration-host/shared/contracts/provider-event'
-import { entryEventOf } from './entry-event.ts'
-import { changeRow } from '../records/records.ts'
-import { installation } from '../records/installation.ts'
+import { installationValues } from '../records/installation.ts'
+import { iso } from '../records/records.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
-import { type EntryCheck, type EntryRow, isOutside } from './book-entry.ts'
-import { compareEntry, type SeenObject } from './compare-entry.ts'
+import {
+  type EntryCheck,
+  type EntryRow,
+  isOutside,
+  type OutsideState,
+  rankOf,
+} from './book-entry.ts'
 import type { EntryKeeper } from './entry-keeper.ts'
+import {
+  type EntryEvent,
+  entryEventId,
+  type EntryEventKind,
+} from '@integration-host/shared/contracts/provider-event'
+import type { EntryState } from '@integration-host/shared/contracts/company'
+
+/** An object of the books, or the deletion of one. */
+interface SeenObject {
+  readonly isDeleted: boolean
+  readonly content: Readonly<Record<string, unknown>>
+}
 
 export interface ProvenObject extends SeenObject {
   readonly entity: string
@@ -39,6 +54,9 @@ export interface ProofDeps {
   readonly publish: (event: EntryEvent) => Promise<void>
 }
 
+/** The result of a comparison. */
+type Found = Omit<EntryCheck, 'EntryID'>
+
 /** The time range that a sweep has read completely, except for some entities. */
 interface ReadRange {
   readonly From: string
@@ -46,7 +64,6 @@ interface ReadRange {
   readonly Except: readonly string[]
 }
 
-const RANGES = installation<ReadRange>('read:')
 /** How much the clocks of the provider and of this installation may differ. */
 const CLOCK_MS = 5 * 60_000
 /** How recent a difference must be so that a run that has not recorded its call yet may have caused it. */
@@ -62,8 +79,7 @@ const IN_FLIGHT = ['Running', 'Retrying', 'Undoing'] as const
 export type EntryProof = ReturnType<typeof createEntryProof>
 
 export function createEntryProof({ source, keeper, publish }: ProofDeps) {
-  const ranges = source.records(RANGES)
-  const nameOf = (realm: string): string => `read:${realm}`
+  const ranges = installationValues<ReadRange>(source, 'read:')
 
   async function mayHaveUnrecordedWrites(realm: string): Promise<boolean> {
     const page = await source.search({
@@ -78,7 +94,7 @@ export function createEntryProof({ source, keeper, publish }: ProofDeps) {
   }
 
   /** Stores the results, after it has published what they report. */
-  async function settle(entry: EntryRow, check: Omit<EntryCheck, 'EntryID'>, at: number) {
+  async function settle(entry: EntryRow, check: Found, at: number): Promise<EntryCheck> {
     const isKnown =
       entry.State === check.State && JSON.stringify(entry.Changed) === JSON.stringify(check.Changed)
     if (isOutside(check.State) && !isKnown) await publish(entryEventOf(entry, check, at))
@@ -96,10 +112,7 @@ export function createEntryProof({ source, keeper, publish }: ProofDeps) {
       return Math.min(begin, Math.max(from, now - FEED_MS))
     },
 
-    /**
-     * Compares the objects of one response. Returns the time of the earliest change that must be read again (P3), epoch ms;
-     * `null` if there is none.
-     */
+    /** Compares objects. Returns the time, epoch ms, of the earliest change that must be read again (P3), or `null`. */
     async compare(
       realm: string,
       objects: readonly ProvenObject[],
@@ -117,15 +130,14 @@ export function createEntryProof({ source, keeper, publish }: ProofDeps) {
           keeper.changedFields(entry, object.content),
         )
         if (found === null) continue
-        const { state, changed } = found
-        if (isOutside(state) && object.changedAt >= now - FRESH_MS) {
+        if (isOutside(found.State) && object.changedAt >= now - FRESH_MS) {
           isBusy ??= await mayHaveUnrecordedWrites(realm)
           if (isBusy) {
             deferredFrom = Math.min(deferredFrom ?? Infinity, object.changedAt)
             continue
           }
         }
-        checks.push(await settle(entry, { State: state, Changed: changed }, object.changedAt))
+        checks.push(await settle(entry, found, object.changedAt))
       }
       await source.checkEntries(checks)
       return deferredFrom
@@ -136,12 +148,12 @@ export function createEntryProof({ source, keeper, publish }: ProofDeps) {
       realm: string,
       { from, until, except }: { from: number; until: number; except: readonly string[] },
     ): Promise<void> {
-      const [before] = await ranges.rows(nameOf(realm))
+      const before = await ranges.get(realm)
       const unseen = before === undefined ? [] : await source.unseenEntries(realm, MAX_UNSEEN)
       const checks: EntryCheck[] = []
       for (const entry of unseen) {
         const at = Date.parse(entry.RecordedAt)
-        const { From, Until, Except } = before?.Value ?? { From: '', Until: '', Except: [] }
+        const { From, Until, Except } = before ?? { From: '', Until: '', Except: [] }
         const isRead =
           at - CLOCK_MS >= Math.max(from, Date.parse(From)) &&
           at <= Math.min(until, Date.parse(Until)) &&
@@ -150,17 +162,75 @@ export function createEntryProof({ source, keeper, publish }: ProofDeps) {
         if (isRead) checks.push(await settle(entry, { State: 'Missing', Changed: null }, at))
       }
       await source.checkEntries(checks)
-      const Value: ReadRange = {
-        From: new Date(from).toISOString(),
-        Until: new Date(until).toISOString(),
-        Except: except,
-      }
-      await changeRow(ranges, [nameOf(realm)], () => ({ Name: nameOf(realm), Value }))
+      const range = { From: iso(from), Until: iso(until), Except: except }
+      await ranges.change(realm, () => range)
     },
 
     /** Forgets what was read of a company that was removed. */
     async forget(realm: string): Promise<void> {
-      await changeRow(ranges, [nameOf(realm)], () => undefined)
+      await ranges.change(realm, () => undefined)
     },
   }
+}
+
+/**
+ * Returns what an object says about its newest entry; `null` if it says nothing, because it is older than the entry, or
+ * because the fields of the entry cannot be compared.
+ *
+ * @param changedFields returns the paths of the written fields that differ, or `null`
+ * @see docs/intuit.md, "Open": how the change feed shows a voided object
+ */
+async function compareEntry(
+  entry: EntryRow,
+  { isDeleted, content }: SeenObject,
+  changedFields: () => Promise<readonly string[] | null>,
+): Promise<Found | null> {
+  const is = (State: EntryState, Changed: readonly string[] | null = null) => ({ State, Changed })
+  if (isDeleted) return is(entry.Operation === 'delete' ? 'Verified' : 'Deleted')
+  const { SyncToken } = content
+  const seen = rankOf({
+    Operation: 'update',
+    SyncToken: typeof SyncToken === 'string' ? SyncToken : null,
+  })
+  // A response may be older than the write. Nothing becomes of an object that was deleted.
+  if (seen < rankOf(entry)) return null
+  if (SyncToken === entry.SyncToken) return is('Verified')
+  if (isVoided(content)) return is(entry.Operation === 'void' ? 'Verified' : 'Voided')
+  const changed = await changedFields()
+  if (changed === null) return null
+  return changed.length === 0 ? is('Verified') : is('ChangedOutside', changed)
+}
+
+/** Intuit has no status for it: amounts are zero, and `Voided` is put before the note. */
+const isVoided = ({ TotalAmt, PrivateNote }: SeenObject['content']): boolean =>
+  TotalAmt === 0 && typeof PrivateNote === 'string' && /^voided\b/i.test(PrivateNote)
+
+const KINDS: Readonly<Record<OutsideState, EntryEventKind>> = {
+  ChangedOutside: 'changed',
+  Voided: 'changed',
+  Deleted: 'deleted',
+  Missing: 'missing',
+}
+
+/** The maximum number of names of fields in an event. */
+const MAX_CHANGED = 100
+
+/** Returns the event of an object that was changed from outside or is gone. `at` is the time of the change, epoch ms. */
+function entryEventOf(entry: EntryRow, { State, Changed }: Found, at: number): EntryEvent {
+  const { Realm, Entity, EntityID, EntryID, Process, TransactionID, ReplayID, StepName } = entry
+  const event = {
+    Realm,
+    Entity,
+    EntityID,
+    Kind: KINDS[State as OutsideState],
+    State,
+    Changed: (Changed ?? []).slice(0, MAX_CHANGED),
+    At: iso(at),
+    EntryID,
+    Process,
+    TransactionID,
+    ReplayID,
+    StepName,
+  }
+  return { Id: entryEventId(event), ...event }
 }

@@ -1,4 +1,3 @@
-import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Act } from '../run/action.ts'
@@ -9,21 +8,11 @@ import { isWaitingForEventOrChange, WAITS_FOR_RESUME } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import type { RunActions } from '../worker/run-actions.ts'
 import type { RemoveFilesOfRuns } from '../worker/run-files.ts'
-
-/** The result of an erasure. */
-export interface ErasureResult {
-  /** The number of runs whose data was blanked. */
-  readonly erased: number
-  readonly files: number
-  /** The number of runs that keep their data because one of their files could not be removed. */
-  readonly filesLeft: number
-  /** Whether the scope may still contain ended runs because the erasure was interrupted. */
-  readonly more: boolean
-  /** The number of runs that keep their data because they have not ended. */
-  readonly notEnded: number
-  /** The number of requested ids that have no run. */
-  readonly unknown: number
-}
+import { setTimeout as sleep } from 'node:timers/promises'
+import { realmOf } from '@integration-host/shared/contracts/realm'
+import { ABORTED, type StoreRetry } from '../worker/store-retry.ts'
+import type { ErasureResult } from '@integration-host/shared/contracts/operations'
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 
 export interface ErasureDeps {
   readonly source: Erasures &
@@ -141,16 +130,70 @@ export function createErasure(deps: ErasureDeps): Erase {
       files += last.files
       passes += 1
     } while (!last.foundNothing && passes < MAX_PASSES && !signal.aborted)
-    if (!('Ids' in scope) && scope.Process === null) await source.eraseEntries(scope.Realm)
+    const company = 'Ids' in scope || scope.Process !== null ? null : scope.Realm
+    if (company !== null) await source.eraseEntries(company)
     await source.compact()
     const { unknown } =
       'Ids' in scope ? await source.realmsOf(scope.Process, scope.Ids) : { unknown: 0 }
     const { filesLeft, notEnded, foundNothing } = last
-    const isWholeCompany = !('Ids' in scope) && scope.Process === null
-    if (isWholeCompany && foundNothing && notEnded === 0) await endPause(scope.Realm)
+    if (company !== null && foundNothing && notEnded === 0) await endPause(company)
     return { erased, files, filesLeft, more: !foundNothing || !haveEnded, notEnded, unknown }
   }
 }
 
 const waitsWithoutEnd = (run: Pick<Run, 'Status' | 'WaitingFor'>): boolean =>
   isWaitingForEventOrChange(run) || run.WaitingFor?.startsWith(WAITS_FOR_RESUME) === true
+
+/** The key id of erasures that the removal of a credential has caused. No service key can have this id. */
+const KEY_ID = 'coordinator:credential-removed'
+
+const RETRY_MS = 30_000
+
+export interface RealmErasureDeps {
+  readonly erase: Erase
+  /** Removes what is stored about the company itself. */
+  readonly forget: (realm: string) => Promise<void>
+  readonly retryStore: StoreRetry
+  readonly shutdown: AbortSignal
+  readonly log: Logger
+}
+
+/**
+ * Returns a function that erases the runs of a company whose credential was removed. The function resolves with false
+ * if a shutdown has interrupted the erasure; the event is then delivered again.
+ */
+export function createRealmErasure(deps: RealmErasureDeps) {
+  const { erase, retryStore, shutdown, log } = deps
+  return async (credential: string): Promise<boolean> => {
+    const scope = { Realm: realmOf(credential), Process: null }
+    const reason = `${credential} was removed with erase=true`
+    const act = { by: { keyId: KEY_ID, person: null }, reason }
+    for (;;) {
+      const result = await retryStore(async () => {
+        await deps.forget(scope.Realm)
+        return erase(scope, act, shutdown)
+      }, shutdown).catch((error: unknown) => {
+        log.error({ err: error, credential }, 'erasing the runs of a removed company failed')
+        return null
+      })
+      if (result === ABORTED) return false
+      if (result === null) {
+        // The delivery stays unsettled until a retry succeeds. It is not requeued, because the broker drops a message
+        // that is requeued too often.
+        await sleep(RETRY_MS, null, { signal: shutdown }).catch(() => {})
+        if (shutdown.aborted) return false
+        continue
+      }
+      const { erased, files, filesLeft, more, notEnded } = result
+      if (more && shutdown.aborted) return false
+      if (!more && filesLeft + notEnded === 0)
+        log.info({ credential, erased, files }, 'erased the runs of a removed company')
+      else
+        log.warn(
+          { credential, erased, files, filesLeft, more, notEnded },
+          'runs of a removed company keep their data; cancel its unfinished runs, then send POST /erasures',
+        )
+      return true
+    }
+  }
+}

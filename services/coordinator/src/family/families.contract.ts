@@ -1,13 +1,7 @@
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import {
-  type Backends,
-  type Fixture,
-  type FixtureOptions,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { type Fixture, onBackends } from '../../test-support/fixture.ts'
 import { defineProcess } from '../step/define-process.ts'
 
 /** What the children of a test do. */
@@ -109,13 +103,14 @@ interface ReadRun {
 /** Tests of runs with children, from the API to the end of the parent. All backends must pass these tests. */
 export function familiesContract(kind: 'embedded' | 'real'): void {
   describe(`children on ${kind} backends`, () => {
-    let backends: Backends
-    const opened: AsyncDisposable[] = []
-    beforeEach(async () => {
+    beforeEach(() => {
       Object.assign(world, { running: 0, most: 0, undone: [], started: [] })
       world.failing.clear()
       world.held.clear()
-      backends = await openBackends(kind, {
+    })
+    const { start } = onBackends(
+      kind,
+      {
         Order: ['read', 'lines', 'sum'],
         Slow: ['lines'],
         Batch: ['orders'],
@@ -124,20 +119,9 @@ export function familiesContract(kind: 'embedded' | 'real'): void {
         ...Object.fromEntries([0, 1, 2, 3, 4, 5].map((n) => [`L${n}`, ['c']])),
         L6: ['end'],
         Line: ['post'],
-      })
-    })
-    afterEach(async () => {
-      for (const resource of opened.splice(0).toReversed()) await resource[Symbol.asyncDispose]()
-      await backends[Symbol.asyncDispose]()
-    })
-    const start = async (options: FixtureOptions = {}): Promise<Fixture> => {
-      const host = await startFixture(backends, {
-        processes: [order, slow, batch, wrong, named, line],
-        ...options,
-      })
-      opened.push(host)
-      return host
-    }
+      },
+      { processes: [order, slow, batch, wrong, named, line] },
+    )
     const post = (host: Fixture, path: string, body: object = {}) =>
       host.call(path, {
         method: 'POST',

@@ -4,8 +4,7 @@ import {
   type KeyRing,
 } from '@integration-host/shared/secrets/envelope'
 import type { TransactionSource } from '../run/transaction-source.ts'
-import { installation } from './installation.ts'
-import { changeRow } from './records.ts'
+import { installationValues } from './installation.ts'
 
 export interface InstallationKeyDeps {
   readonly source: Pick<TransactionSource, 'records'>
@@ -21,8 +20,9 @@ export async function readInstallationKey(
   { source, payloadKeys }: InstallationKeyDeps,
   name: string,
 ): Promise<string> {
-  const rows = source.records(
-    installation<{ readonly Key: string; readonly IsSealed: boolean }>(name),
+  const values = installationValues<{ readonly Key: string; readonly IsSealed: boolean }>(
+    source,
+    '',
   )
   const place = { name, field: 'Key', version: 1 }
   const opened = (sealed: string): string => {
@@ -34,17 +34,15 @@ export async function readInstallationKey(
     }
   }
   let list = ''
-  await changeRow(rows, [name], (row) => {
-    const { Key = '', IsSealed = false } = row?.Value ?? {}
+  await values.change(name, (stored) => {
+    const { Key = '', IsSealed = false } = stored ?? {}
     const known = IsSealed ? opened(Key) : Key
     list = known === '' ? generateKeyRing().reveal() : known
     const isCurrent = payloadKeys === null ? !IsSealed : IsSealed && payloadKeys.isCurrent(Key)
-    if (row !== undefined && known !== '' && isCurrent) return row
-    const Value =
-      payloadKeys === null
-        ? { Key: list, IsSealed: false }
-        : { Key: payloadKeys.seal(list, place), IsSealed: true }
-    return { Name: name, Value }
+    if (known !== '' && isCurrent) return stored
+    return payloadKeys === null
+      ? { Key: list, IsSealed: false }
+      : { Key: payloadKeys.seal(list, place), IsSealed: true }
   })
   return list
 }

@@ -76,3 +76,30 @@ export async function changeRow<Row extends object>(
       return after
   }
 }
+
+/**
+ * Changes members of a row. Returns the changed row; `null` if there is no row with this key, or if `next` returns `null`,
+ * which leaves the row as it is.
+ */
+export async function updateRow<Row extends object>(
+  records: Records<Row>,
+  which: Parameters<typeof changeRow<Row>>[1],
+  next: (row: Row, now: number) => Partial<Row> | null,
+  actionOf?: (now: number, before: Row) => NewAction,
+): Promise<Row | null> {
+  let isChanged = false
+  const after = await changeRow(
+    records,
+    which,
+    (row, now) => {
+      const change = row === undefined ? null : next(row, now)
+      isChanged = change !== null
+      return row && (change === null ? row : { ...row, ...change })
+    },
+    actionOf && ((now, before) => actionOf(now, before as Row)), // only an existing row is changed
+  )
+  return isChanged ? (after ?? null) : null
+}
+
+/** Returns a time, given in epoch ms, as the text that the columns of a row contain. */
+export const iso = (at: number): string => new Date(at).toISOString()

@@ -7,8 +7,9 @@ import {
   type PayloadStore,
   type StoredPayload,
 } from '../run/payload.ts'
-import type { ResealingPasses, ResealingProgress } from './resealing-passes.ts'
-import type { TransactionSource } from '../run/transaction-source.ts'
+import { leasedValue } from '../records/installation.ts'
+import type { RunKey } from '../run/run.ts'
+import { LEASE_MS, type TransactionSource } from '../run/transaction-source.ts'
 import { type Periodic, startPolling } from '../worker/polling.ts'
 
 export interface ResealingDeps extends Periodic {
@@ -20,14 +21,53 @@ export interface ResealingDeps extends Periodic {
   readonly onProgress: (progress: ResealingProgress | null) => void
 }
 
+export interface ResealingProgress {
+  /** The id of the key with which the pass encrypts payloads. */
+  readonly keyId: string
+  /** The last run that the pass has read; `null` if the pass has read no run yet. */
+  readonly after: RunKey | null
+  /** The payloads in plain text or sealed with another key; `null` until they are counted. */
+  readonly outdated: number | null
+  readonly isDone: boolean
+}
+
+export type ResealingPasses = ReturnType<typeof createResealingPasses>
+
+/** The store of the passes that encrypt payloads with the active key. One replica at a time makes a pass. */
+export function createResealingPasses(source: Pick<TransactionSource, 'records'>) {
+  // Earlier versions called their passes `Resealing`, and left the keys of runs in plain text.
+  const pass = leasedValue<ResealingProgress>(source, 'Sealing', LEASE_MS)
+  return {
+    /**
+     * Begins a pass over all payloads under a lease, or continues one. Returns `null` if another owner has the lease,
+     * or if the last pass with this key was completed less than `everyMs` ago.
+     */
+    async begin(owner: string, keyId: string, everyMs: number): Promise<ResealingProgress | null> {
+      const first: ResealingProgress = { keyId, after: null, outdated: null, isDone: false }
+      let progress = first
+      const isBegun = await pass.begin(owner, (known, now) => {
+        const isOfKey = known?.keyId === keyId
+        if (isOfKey && known.isDone && Date.parse(known.RenewedAt) > now - everyMs) return null
+        const { after, outdated, isDone } = known ?? first
+        progress = isOfKey && !isDone ? { keyId, after, outdated, isDone } : first
+        return progress
+      })
+      return isBegun ? progress : null
+    },
+    /** Stores the progress and renews the lease. Returns false if another owner has the lease now. */
+    save: (owner: string, progress: ResealingProgress): Promise<boolean> =>
+      pass.keep(owner, () => progress),
+    /** Returns the progress of the last pass; `null` if there was none. */
+    last: async (): Promise<ResealingProgress | null> => (await pass.get()) ?? null,
+  }
+}
+
 /** The number of runs in a batch. The number is small because the payloads of each run may be large. */
 const BATCH = 50
 const COUNT_BATCH = 1_000
 /** Milliseconds between two batches, so that a pass does not slow down the runs. */
 const PAUSE_MS = 20
-/**
- * The time between two passes with the same key. Later passes encrypt what other programs have inserted in plain text.
- */
+/** The time between two passes with one key. Later ones encrypt what other programs have inserted in plain text. */
 const EVERY_MS = 86_400_000
 /**
  * Each process makes a pass when it starts, and another one after this time. Until then, a replica with other keys may
@@ -116,10 +156,7 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
     return passes.save(owner, progress)
   }
 
-  /**
-   * Counts the payloads that are not encrypted with the active key. Returns `null` on shutdown, or if another replica
-   * has started the pass.
-   */
+  /** Counts the payloads that the active key has not encrypted; `null` on shutdown or if another replica makes the pass. */
   async function count(progress: ResealingProgress): Promise<number | null> {
     let outdated = 0
     let after: ResealingProgress['after'] = null
@@ -150,11 +187,7 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
       : payloads.sealJson(payloads.openJson(stored, payload), payload)
   }
 
-  const polling = startPolling({
-    ...deps,
-    task: 'sealing of payloads',
-    poll,
-  })
+  const polling = startPolling({ ...deps, task: 'sealing of payloads', poll })
   return {
     [Symbol.asyncDispose]() {
       isClosed = true

@@ -22,7 +22,6 @@ import type { PurgePasses } from './purge-passes.ts'
 import type { RunKey } from '../run/run.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import { type Periodic, startPolling } from '../worker/polling.ts'
-import { firstPace, MAX_SIZE, nextPace, type PurgePace } from './purge-pace.ts'
 import type { RemoveFilesOfRuns } from '../worker/run-files.ts'
 
 export interface RetentionSettings {
@@ -74,10 +73,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
   const shutdown = new AbortController()
   let policies: readonly RetentionPolicy[] | null = null
   let leftoversAt = 0
-  /**
-   * Each kind of work has its own pace (batch size and pause), because the time that a row takes depends on the kind of
-   * work.
-   */
+  /** Each kind of work has its own pace, because the time that a row takes depends on it. */
   const paces = new Map<Work, PurgePace>()
 
   /** Reads the default of the installation, and logs which retention applies. Called once. */
@@ -102,10 +98,6 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
     return found
   }
 
-  async function pause(ms: number): Promise<void> {
-    await sleep(ms, null, { signal: shutdown.signal }).catch(() => {})
-  }
-
   /**
    * Calls `work` in batches until no row is left. `work` resolves with the number of changed rows, or with `null` if no
    * row was left. Resolves with false if the work was stopped earlier, by a shutdown or because another replica has the
@@ -127,7 +119,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
         if (!(await passes.renew(owner))) return false
         continuedAt = now()
       }
-      await pause(pace.pauseMs)
+      await sleep(pace.pauseMs, null, { signal: shutdown.signal }).catch(() => {})
     }
     return false
   }
@@ -165,7 +157,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
     return inBatches('forget', async (size) => {
       const count = await source.forget(dedupeDays * DAY_MS, size)
       deps.onForgotten(count)
-      return count === 0 ? null : count
+      return count || null
     })
   }
 
@@ -243,4 +235,44 @@ function policiesOf(
       failedMs: ms(own.failedDays ?? retention.failedDays ?? initial.failedDays),
     }
   })
+}
+
+/**
+ * The pace of a purge. The size of a batch depends on the duration of the previous batch, so that
+ * row locks last only tens of milliseconds. The pause after a batch grows with the square of the slowdown, because a
+ * statement that takes longer than usual shows that the database has other work.
+ */
+export interface PurgePace {
+  /** The number of runs of the next batch. */
+  readonly size: number
+  /** The lowest time per run in ms. It rises by 0.2 % per batch, so a permanent slowdown counts as normal after minutes. */
+  readonly bestMs: number
+  readonly pauseMs: number
+}
+
+/** The minimum number of runs in a batch. In a smaller one the commit dominates, which would look like load. */
+const MIN_SIZE = 100
+export const MAX_SIZE = 1_000
+const TARGET_MS = 40
+/** The length of the pause after a batch without a slowdown, as a fraction of the duration of the batch. */
+const PAUSE = 0.25
+/** The maximum slowdown. A pause lasts at most four batches, so the purge works a fifth of the time. */
+const MAX_SLOWDOWN = 4
+const BEST_DRIFT = 1.002
+
+export const firstPace: PurgePace = { size: 100, bestMs: Infinity, pauseMs: 0 }
+
+/** Returns the pace after a batch of `count` runs that took `ms`. */
+export function nextPace({ size, bestMs }: PurgePace, count: number, ms: number): PurgePace {
+  const perRun = Math.max(ms, 0.1) / Math.max(count, 1)
+  // The duration of a small batch is ignored, because a small batch takes longer per run even without load.
+  const isSmall = count < size / 2
+  const best = isSmall ? bestMs : Math.min(perRun, bestMs * BEST_DRIFT)
+  const slowdown = isSmall ? 1 : Math.min(MAX_SLOWDOWN, perRun / best)
+  const wanted = Math.min(TARGET_MS / perRun, size * 2)
+  return {
+    size: isSmall ? size : Math.round(Math.min(MAX_SIZE, Math.max(MIN_SIZE, wanted))),
+    bestMs: best,
+    pauseMs: ms * PAUSE * slowdown ** 2,
+  }
 }

@@ -301,6 +301,10 @@ export interface QueueResult {
   readonly claim?: Claim
 }
 
+/** Returns the runs that a call of `queue` has added. */
+export const queuedRuns = (results: readonly QueueResult[]): Run[] =>
+  results.flatMap(({ outcome, run }) => (outcome === 'queued' ? [run] : []))
+
 /**
  * Makes the statement that inserts runs also claim them. This is possible only if the process has no concurrency limit,
  * and if the runs begin with its first step.

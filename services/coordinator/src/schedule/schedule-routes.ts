@@ -10,12 +10,13 @@ import { responses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { StoredSchedule } from './schedule-store.ts'
+import { lagMs, type ScheduleRow, timingOf } from './schedule-store.ts'
 import { nextTicks } from './ticks.ts'
-import type { ScheduleOperations } from './schedule-operations.ts'
+import { iso } from '../records/records.ts'
 import { action, type ActionRequest, type ActionRoute } from '../routes/act.ts'
 import { ProcessParam } from '../routes/contracts.ts'
 import { maySeeReasonOfPause } from '../routes/pause-reasons.ts'
+import type { ScheduleOperations } from './scheduler.ts'
 
 export interface ScheduleRouteDeps {
   readonly schedules: ScheduleOperations
@@ -26,30 +27,20 @@ const tags = ['schedules']
 /** The number of future times that are shown for each schedule. */
 const NEXT_TIMES = 3
 
-function viewOf(schedule: StoredSchedule, caller: Caller): z.output<typeof ScheduleView> {
-  const { process, name, timing, nextAt, pausedAt, removedAt } = schedule
-  const first = Date.parse(nextAt)
-  const isFiring = pausedAt === null && removedAt === null
+function viewOf(row: ScheduleRow, now: number, caller: Caller): z.output<typeof ScheduleView> {
+  const { TickAt, TickCursor: _, LastAt, NextAt, UpdatedAt: _updated, ...shown } = row
+  const first = Date.parse(NextAt)
+  const isFiring = row.PausedAt === null && row.RemovedAt === null
   const maySeeWhy = maySeeReasonOfPause(caller)
   return {
-    Process: process,
-    Name: name,
-    Cron: timing.cron,
-    TimeZone: timing.timeZone,
-    Each: timing.each,
-    CatchUp: timing.catchUp,
-    JitterSeconds: timing.jitterSeconds,
-    NextTimes: isFiring
-      ? [first, ...nextTicks(timing, first, NEXT_TIMES - 1)].map((at) => new Date(at).toISOString())
-      : [],
-    LastTime: schedule.lastAt,
-    OpenTime: schedule.tickAt,
-    LagSeconds: schedule.lagMs / 1_000,
-    Paused: pausedAt !== null,
-    PausedAt: pausedAt,
-    PausedBy: maySeeWhy ? schedule.pausedBy : null,
-    Reason: maySeeWhy ? schedule.reason : null,
-    RemovedAt: removedAt,
+    ...shown,
+    NextTimes: isFiring ? [first, ...nextTicks(timingOf(row), first, NEXT_TIMES - 1)].map(iso) : [],
+    LastTime: LastAt,
+    OpenTime: TickAt,
+    LagSeconds: lagMs(row, now) / 1_000,
+    Paused: row.PausedAt !== null,
+    PausedBy: maySeeWhy ? row.PausedBy : null,
+    Reason: maySeeWhy ? row.Reason : null,
   }
 }
 
@@ -66,8 +57,10 @@ export function scheduleRoutes({ schedules }: ScheduleRouteDeps) {
   const setPaused = (isPaused: boolean) => ({
     ...ofSchedule,
     success: ScheduleView,
-    apply: async ({ c, caller, param, act }: ActionRequest<typeof ScheduleParam>) =>
-      c.json(viewOf(await schedules.setPaused(param.process, param.name, isPaused, act), caller)),
+    async apply({ c, caller, param, act }: ActionRequest<typeof ScheduleParam>) {
+      const row = await schedules.setPaused(param.process, param.name, isPaused, act)
+      return c.json(viewOf(row, Date.parse(row.UpdatedAt), caller))
+    },
   })
   return new Hono()
     .get(
@@ -82,9 +75,9 @@ export function scheduleRoutes({ schedules }: ScheduleRouteDeps) {
       onlyKnownQuery(),
       async (c) => {
         const caller = callerOf(c)
-        const all = await schedules.list()
-        const visible = all.filter(({ process }) => caller.mayUseProcess(process))
-        return c.json({ items: visible.map((schedule) => viewOf(schedule, caller)) })
+        const { now, rows } = await schedules.list()
+        const visible = rows.filter(({ Process }) => caller.mayUseProcess(Process))
+        return c.json({ items: visible.map((row) => viewOf(row, now, caller)) })
       },
     )
     .post(
@@ -113,7 +106,7 @@ export function scheduleRoutes({ schedules }: ScheduleRouteDeps) {
         success: StartedSchedule,
         async apply({ c, param, act }) {
           const { transactionId, at } = await schedules.run(param.process, param.name, act)
-          return c.json({ TransactionID: transactionId, Time: new Date(at).toISOString() })
+          return c.json({ TransactionID: transactionId, Time: at })
         },
       }),
     )

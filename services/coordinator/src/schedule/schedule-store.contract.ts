@@ -2,17 +2,20 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import type { MovableSource } from '../../test-support/movable-source.ts'
 import { aSearch } from '../../test-support/search.ts'
-import type { ProcessOutline } from '../run/transaction-source.ts'
+import { defineProcess } from '../step/define-process.ts'
+import { outlineOf, type ProcessDefinition } from '../step/definition.ts'
 import { type Schedule, scheduledId } from './schedule.ts'
 import {
   createScheduleStore,
-  type ScheduledProcess,
+  lagMs,
   SCHEDULES,
+  type ScheduleRow,
   type ScheduleStore,
-  type StoredSchedule,
 } from './schedule-store.ts'
 
-const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report'] }
+const process = defineProcess('OrderProcess')
+  .step('order', (step) => step.complete())
+  .step('report', (step) => step.complete())
 const schedule = (change: Partial<Schedule> = {}): Schedule => ({
   name: 'nightly',
   cron: '0 2 * * *',
@@ -23,20 +26,8 @@ const schedule = (change: Partial<Schedule> = {}): Schedule => ({
   input: { a: 1 },
   ...change,
 })
-const of = (...schedules: readonly Schedule[]): readonly ScheduledProcess[] => [
-  {
-    outline: process,
-    schedules: new Map(
-      schedules.map(({ name, input }) => [
-        name,
-        (_timing, at) => ({
-          TransactionID: scheduledId(name, at, null),
-          InitialData: input as never,
-        }),
-      ]),
-    ),
-  },
-]
+const of = (...schedules: readonly Schedule[]): ReadonlyMap<string, ProcessDefinition> =>
+  new Map([[process.name, { ...process, schedules }]])
 const DAY_MS = 86_400_000
 
 /** The tests of stored schedules; both the memory and the PostgreSQL source must pass them. */
@@ -50,10 +41,11 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
     })
     afterEach(() => source[Symbol.asyncDispose]())
 
-    const find = async (wanted: string): Promise<StoredSchedule> => {
-      const found = (await store.schedules()).find((one) => one.name === wanted)
+    const find = async (wanted: string): Promise<ScheduleRow & { readonly lag: number }> => {
+      const { now, rows } = await store.schedules()
+      const found = rows.find(({ Name }) => Name === wanted)
       if (found === undefined) throw new Error(`no schedule ${wanted}`)
-      return found
+      return { ...found, lag: lagMs(found, now) }
     }
     const queuedIds = async (): Promise<string[]> => {
       const { runs } = await source.search(aSearch(process.name))
@@ -62,10 +54,10 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
 
     it('a new schedule is due at its next scheduled time instead of at once', async () => {
       await store.declareSchedules(process.name, [schedule()])
-      const { nextAt, lagMs, lastAt } = await find('nightly')
-      expect(nextAt).toMatch(/T02:00:00.000Z$/)
-      expect(Date.parse(nextAt) - Date.now()).toBeGreaterThan(-60_000)
-      expect({ lagMs, lastAt }).toEqual({ lagMs: 0, lastAt: null })
+      const { NextAt, lag, LastAt } = await find('nightly')
+      expect(NextAt).toMatch(/T02:00:00.000Z$/)
+      expect(Date.parse(NextAt) - Date.now()).toBeGreaterThan(-60_000)
+      expect({ lag, LastAt }).toEqual({ lag: 0, LastAt: null })
       const { runs, fired, nextInMs } = await store.fireSchedules(of(schedule()), 10)
       expect({ runs, fired }).toEqual({ runs: [], fired: [] })
       expect(nextInMs).toBeGreaterThan(0)
@@ -75,22 +67,22 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
     it('a schedule that is due queues one run whose id contains the scheduled time, and moves to its next time', async () => {
       await store.declareSchedules(process.name, [schedule()])
       await source.advance(DAY_MS)
-      const { lagMs } = await find('nightly')
-      expect(lagMs).toBeGreaterThan(0)
+      const { lag } = await find('nightly')
+      expect(lag).toBeGreaterThan(0)
       const { runs, fired } = await store.fireSchedules(of(schedule()), 10)
-      const { lastAt, nextAt } = await find('nightly')
+      const { LastAt, NextAt } = await find('nightly')
       expect(runs).toMatchObject([
         {
-          TransactionID: `nightly@${lastAt?.replace('.000Z', 'Z')}`,
+          TransactionID: `nightly@${LastAt?.replace('.000Z', 'Z')}`,
           Status: 'Queued',
           StepName: 'order',
           InitialData: { a: 1 },
         },
       ])
       expect(fired).toEqual([
-        { process: process.name, name: 'nightly', at: Date.parse(lastAt ?? '') },
+        { process: process.name, name: 'nightly', at: Date.parse(LastAt ?? '') },
       ])
-      expect(Date.parse(nextAt) - Date.parse(lastAt ?? '')).toBe(DAY_MS)
+      expect(Date.parse(NextAt) - Date.parse(LastAt ?? '')).toBe(DAY_MS)
       expect((await store.fireSchedules(of(schedule()), 10)).runs).toEqual([])
     })
 
@@ -129,8 +121,8 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
       })
       const { runs, fired } = await pausing.fireSchedules(of(schedule()), 10)
       expect([runs.length, fired.length]).toEqual([1, 1])
-      const { lastAt, pausedAt } = await find('nightly')
-      expect([lastAt, pausedAt]).toEqual([expect.any(String), expect.any(String)])
+      const { LastAt, PausedAt } = await find('nightly')
+      expect([LastAt, PausedAt]).toEqual([expect.any(String), expect.any(String)])
       expect((await store.fireSchedules(of(schedule()), 10)).runs).toEqual([])
     })
 
@@ -154,8 +146,8 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
     it('a scheduled time whose run already exists starts no second run', async () => {
       await store.declareSchedules(process.name, [schedule()])
       await source.advance(DAY_MS)
-      const TransactionID = scheduledId('nightly', Date.parse((await find('nightly')).nextAt), null)
-      await source.queue(process, [{ TransactionID, InitialData: 'by hand' }])
+      const TransactionID = scheduledId('nightly', Date.parse((await find('nightly')).NextAt), null)
+      await source.queue(outlineOf(process), [{ TransactionID, InitialData: 'by hand' }])
       const { runs, fired } = await store.fireSchedules(of(schedule()), 10)
       expect(runs).toEqual([])
       expect(fired).toHaveLength(1)
@@ -183,17 +175,17 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
       await store.declareSchedules(process.name, [schedule()])
       await source.advance(DAY_MS)
       expect((await store.fireSchedules(of(schedule({ name: 'other' })), 10)).fired).toEqual([])
-      expect((await store.fireSchedules([], 10)).fired).toEqual([])
+      expect((await store.fireSchedules(new Map(), 10)).fired).toEqual([])
     })
 
     it('a removed schedule stays visible and is not fired; when it is declared again, it fires at its next time', async () => {
       await store.declareSchedules(process.name, [schedule()])
       await source.advance(DAY_MS)
       await store.declareSchedules(process.name, [])
-      expect((await find('nightly')).removedAt).not.toBeNull()
+      expect((await find('nightly')).RemovedAt).not.toBeNull()
       expect((await store.fireSchedules(of(schedule()), 10)).fired).toEqual([])
       await store.declareSchedules(process.name, [schedule()])
-      expect(await find('nightly')).toMatchObject({ removedAt: null, lagMs: 0 })
+      expect(await find('nightly')).toMatchObject({ RemovedAt: null, lag: 0 })
       expect((await store.fireSchedules(of(schedule()), 10)).fired).toEqual([])
     })
 
@@ -204,23 +196,23 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
       const before = await find('nightly')
       await store.declareSchedules(process.name, [schedule({ catchUp: 'none' })])
       expect(await find('nightly')).toMatchObject({
-        nextAt: before.nextAt,
-        pausedAt: before.pausedAt,
-        timing: { catchUp: 'none' },
+        NextAt: before.NextAt,
+        PausedAt: before.PausedAt,
+        CatchUp: 'none',
       })
       await store.declareSchedules(process.name, [schedule({ cron: '30 3 * * *' })])
-      const { nextAt, pausedAt } = await find('nightly')
-      expect(nextAt).toMatch(/T03:30:00.000Z$/)
-      expect(Date.parse(nextAt)).toBeGreaterThan(Date.now() - 60_000)
-      expect(pausedAt).toBe(before.pausedAt)
+      const { NextAt, PausedAt } = await find('nightly')
+      expect(NextAt).toMatch(/T03:30:00.000Z$/)
+      expect(Date.parse(NextAt)).toBeGreaterThan(Date.now() - 60_000)
+      expect(PausedAt).toBe(before.PausedAt)
     })
 
     it('a schedule that is declared again gets an earlier next time if an older release has overlooked it, but no time fires twice', async () => {
       await store.declareSchedules(process.name, [schedule()])
       await source.advance(-3 * DAY_MS) // the stored next time is then three days later
-      const before = Date.parse((await find('nightly')).nextAt)
+      const before = Date.parse((await find('nightly')).NextAt)
       await store.declareSchedules(process.name, [schedule()])
-      const next = Date.parse((await find('nightly')).nextAt)
+      const next = Date.parse((await find('nightly')).NextAt)
       expect(next).toBeLessThanOrEqual(before - 2 * DAY_MS)
       await source.advance(DAY_MS)
       expect((await store.fireSchedules(of(schedule()), 10)).fired).toHaveLength(1)
@@ -229,19 +221,19 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
       await source.advance(-DAY_MS)
       await store.declareSchedules(process.name, [schedule()])
       expect((await store.fireSchedules(of(schedule()), 10)).fired).toEqual([])
-      expect((await find('nightly')).lastAt).toBe(fired.lastAt)
+      expect((await find('nightly')).LastAt).toBe(fired.LastAt)
     })
 
     it('a paused schedule is not fired, and continues with its next time after it is resumed', async () => {
       const act = { ...anAct, reason: 'maintenance' }
       await store.declareSchedules(process.name, [schedule()])
       const paused = await store.setSchedulePaused(process.name, 'nightly', true, act)
-      expect(paused).toMatchObject({ pausedBy: 'ops', reason: 'maintenance' })
+      expect(paused).toMatchObject({ PausedBy: 'ops', Reason: 'maintenance' })
       await source.advance(2 * DAY_MS)
       expect((await store.fireSchedules(of(schedule()), 10)).fired).toEqual([])
-      expect((await find('nightly')).lagMs).toBe(0)
+      expect((await find('nightly')).lag).toBe(0)
       const resumed = await store.setSchedulePaused(process.name, 'nightly', false, act)
-      expect(resumed).toMatchObject({ pausedAt: null, pausedBy: null, reason: null, lagMs: 0 })
+      expect(resumed).toMatchObject({ PausedAt: null, PausedBy: null, Reason: null })
       expect((await store.fireSchedules(of(schedule()), 10)).fired).toEqual([])
       const entries = await source.actions({ process: process.name, limit: 10 })
       expect(entries).toMatchObject([
@@ -262,41 +254,40 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
       expect((await store.fireSchedules(of(monthly), 10)).runs).toEqual([])
       const [tick] = await store.openTicks(of(monthly))
       if (tick === undefined) throw new Error('no open tick')
-      expect(tick).toMatchObject({ process: process.name, name: 'nightly', cursor: null })
+      const { row } = tick
+      expect(row).toMatchObject({ Process: process.name, Name: 'nightly', TickCursor: null })
       // While the runs of one scheduled time are being queued, the schedule is not fired for another time.
       expect((await store.fireSchedules(of(monthly), 10)).fired).toEqual([])
       expect(await store.openTick(process.name, 'nightly', anAct)).toBeNull()
-      const page = (...realms: readonly string[]) =>
-        realms.map((Realm) => ({
-          TransactionID: scheduledId('nightly', tick.at, Realm),
-          InitialData: 1,
-          Realm,
-        }))
       const first = await Promise.all([
-        store.queueTick(process, tick, page('1', '2'), 'ACC-2'),
-        store.queueTick(process, tick, page('1', '2'), 'ACC-2'),
+        store.queueTick(tick, ['1', '2'], 'ACC-2'),
+        store.queueTick(tick, ['1', '2'], 'ACC-2'),
       ])
       expect(first.filter((runs) => runs === null)).toHaveLength(1)
       expect(first.flatMap((runs) => runs ?? [])).toHaveLength(2)
       const [moved] = await store.openTicks(of(monthly))
-      expect(moved).toEqual({ ...tick, cursor: 'ACC-2' })
-      const last = await store.queueTick(process, moved ?? tick, page('3'), null)
+      expect(moved?.row).toMatchObject({ TickAt: row.TickAt, TickCursor: 'ACC-2' })
+      const last = await store.queueTick(moved ?? tick, ['3'], null)
       expect(last).toMatchObject([{ Realm: '3' }])
       expect(await store.openTicks(of(monthly))).toEqual([])
+      const at = Date.parse(row.TickAt ?? '')
       expect(await queuedIds()).toEqual(
-        page('1', '2', '3').map(({ TransactionID }) => TransactionID),
+        ['1', '2', '3'].map((realm) => scheduledId('nightly', at, realm)),
       )
     })
 
     it('a start by an operator does not change the next time of the schedule, and is recorded in the action log', async () => {
       const monthly = schedule({ each: 'company' })
       await store.declareSchedules(process.name, [monthly])
-      const { nextAt } = await find('nightly')
+      const { NextAt } = await find('nightly')
       const tick = await store.openTick(process.name, 'nightly', anAct)
-      expect(await store.openTicks(of(monthly))).toEqual([tick])
-      expect((await find('nightly')).nextAt).toBe(nextAt)
+      expect((await store.openTicks(of(monthly))).map(({ row }) => row)).toEqual([tick])
+      expect((await find('nightly')).NextAt).toBe(NextAt)
       expect(await source.actions({ process: process.name, limit: 10 })).toMatchObject([
-        { Action: 'run_schedule', TransactionID: scheduledId('nightly', tick?.at ?? 0, null) },
+        {
+          Action: 'run_schedule',
+          TransactionID: scheduledId('nightly', Date.parse(tick?.TickAt ?? ''), null),
+        },
       ])
     })
   })

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { defineProcess } from '../step/define-process.ts'
-import { type Schedule, type ScheduleOptions, scheduledId } from './schedule.ts'
-import { transactionOf } from './scheduler.ts'
+import { type Schedule, type ScheduleOptions, scheduledId, transactionOf } from './schedule.ts'
 
 const nightly = { name: 'nightly', cron: '0 2 * * *' }
 const define = (schedules: unknown, input?: z.ZodType) =>

@@ -4,8 +4,10 @@ import type { z } from 'zod'
 import type { Run } from '../run/run.ts'
 import { acceptedKey, type Concurrency } from '../run/concurrency.ts'
 import { isPreservedAsJson, type Json, normalizedJson } from '../run/json-normalization.ts'
-import { requireMembers } from '../step/definition.ts'
+import type { NewTransaction } from '../run/transaction-source.ts'
+import { type ProcessDefinition, requireMembers } from '../step/definition.ts'
 import { cronTimes } from './cron.ts'
+import { delaySeconds } from './ticks.ts'
 
 /** One schedule in a process definition. */
 export interface ScheduleOptions<Input = unknown> {
@@ -69,10 +71,7 @@ const MEMBERS = new Set<string>([
   'jitterSeconds',
   'priority',
 ] satisfies (keyof ScheduleOptions)[])
-/**
- * The maximum length of a name. The id of a run has at most 128 characters: the name, a time of 24 characters and a
- * realm of 64.
- */
+/** An id of a run has at most 128 characters: the name, a time of 24 characters and a realm of 64. */
 const NAME = /^[a-z][A-Za-z0-9_-]{0,35}$/
 const MAX_JITTER_SECONDS = 86_400
 /** The maximum number of schedules. It bounds the statements that read all schedules of a process. */
@@ -84,11 +83,7 @@ export interface ScheduledInput {
   readonly concurrency: Concurrency | null
 }
 
-/**
- * Returns the schedules of a process after checking them.
- *
- * @throws {TypeError} names the schedule and the member that is not valid.
- */
+/** Returns the checked schedules of a process. @throws {TypeError} names the schedule and the member. */
 export function schedulesOf(
   process: string,
   given: unknown,
@@ -179,4 +174,29 @@ export function scheduledId(
 ): string {
   const time = new Date(at).toISOString()
   return `${name}@${isManual ? time : time.replace('.000Z', 'Z')}${realm === null ? '' : `/${realm}`}`
+}
+
+/** Returns the transaction that a schedule queues at a scheduled time, in epoch ms. */
+export function transactionOf(
+  definition: ProcessDefinition,
+  schedule: Schedule,
+  at: number,
+  realm: string | null,
+  isManual = false,
+): NewTransaction {
+  const { name, input, priority } = schedule
+  // No jitter is added to a run that an operator starts.
+  const seconds = isManual ? 0 : delaySeconds(schedule, realm ?? `${definition.name}/${name}`)
+  // The input needs no check here, because it was checked when the definition was loaded.
+  const accepted = acceptedKey(definition, input, realm)
+  const key = 'key' in accepted ? accepted.key : null
+  return {
+    TransactionID: scheduledId(name, at, realm, isManual),
+    InitialData: input as NewTransaction['InitialData'],
+    ...(realm !== null && { Realm: realm }),
+    ...(priority !== undefined && { Priority: priority }),
+    ...(key !== null && { ConcurrencyKey: key }),
+    // The delay counts from now instead of the scheduled time, so that the runs of a missed time are spread as well.
+    ...(seconds > 0 && { NotBefore: seconds }),
+  }
 }

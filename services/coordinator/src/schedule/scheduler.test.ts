@@ -51,14 +51,14 @@ it('three schedulers queue one run for each of 1,000 companies, although token-s
         onRuns: (_process, _schedule, count) => {
           counted += count
         },
-        onSchedules() {},
+        onLags() {},
       }),
     )
   const schedulers = [start(), start(), start()]
-  await until(async () => (await store.schedules()).length === 1)
+  await until(async () => (await store.schedules()).rows.length === 1)
   await store.openTick(definition.name, 'monthly', anAct)
   for (const scheduler of schedulers) scheduler.soon()
-  await until(async () => (await store.schedules())[0]?.tickAt === null)
+  await until(async () => (await store.schedules()).rows[0]?.TickAt === null)
   await until(() => counted === realms.length)
 
   const { runs } = await source.search(aSearch(definition.name, { limit: 2_000 }))

@@ -3,7 +3,7 @@
  */
 import { cronTimes } from './cron.ts'
 import type { ScheduleTiming } from './schedule.ts'
-import type { StoredSchedule } from './schedule-store.ts'
+import type { ScheduleRow } from './schedule-store.ts'
 
 export interface Ticks {
   /** The scheduled times that start runs now, oldest first, in epoch ms. */
@@ -19,11 +19,7 @@ export const MAX_CAUGHT_UP = 500
 /** The maximum number of scheduled times whose runs are queued in one database transaction. */
 const BATCH = 50
 
-/**
- * Returns the scheduled times for which a due schedule starts runs.
- *
- * @param nextAt the earliest time that was not decided yet, in epoch ms; at most `now`
- */
+/** Returns the scheduled times for which a due schedule starts runs, from `nextAt`: the earliest undecided one, epoch ms. */
 export function dueTicks(timing: ScheduleTiming, nextAt: number, now: number): Ticks {
   const cron = cronTimes(timing.cron, timing.timeZone)
   const following = { due: [], nextAt: cron.next(now) }
@@ -50,8 +46,8 @@ export const firstTick = ({ cron, timeZone }: ScheduleTiming, now: number): numb
  */
 export const isOverlooked = (
   next: number,
-  { nextAt, lastAt }: Pick<StoredSchedule, 'nextAt' | 'lastAt'>,
-): boolean => next < Date.parse(nextAt) && (lastAt === null || next > Date.parse(lastAt))
+  { NextAt, LastAt }: Pick<ScheduleRow, 'NextAt' | 'LastAt'>,
+): boolean => next < Date.parse(NextAt) && (LastAt === null || next > Date.parse(LastAt))
 
 /** Returns the next `count` times after `now`, in epoch ms. */
 export function nextTicks(

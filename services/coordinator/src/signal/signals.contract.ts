@@ -1,20 +1,11 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { digestOf } from '@integration-host/shared/access/key-list'
-import type { DeadLetterPage } from '@integration-host/shared/contracts/operations'
-import { START_EXCHANGE, signalKey } from '@integration-host/shared/contracts/topology'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { SignalResponse } from '@integration-host/shared/contracts/run'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import {
-  type Backends,
-  type Fixture,
-  type FixtureOptions,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { bearer, type Fixture, onBackends } from '../../test-support/fixture.ts'
 import { defineProcess } from '../step/define-process.ts'
+import type { DeadLetterPage } from '@integration-host/shared/contracts/operations'
+import { signalKey, START_EXCHANGE } from '@integration-host/shared/contracts/topology'
 
 /** A bill that is paid after a person has approved it. */
 const payBill = defineProcess('PayBill', { input: z.object({ amount: z.number() }) })
@@ -35,47 +26,22 @@ const keys = [
   { id: 'queuer', scopes: ['transactions:queue', 'transactions:read'], realms: ['*'] },
   { id: 'operator', scopes: ['transactions:operate', 'transactions:queue'], realms: ['*'] },
   { id: 'approver', scopes: ['transactions:signal'], realms: ['42'] },
-] as const
-const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
+]
 
 /** Tests of events, from the API to the run. All backends must pass these tests. */
 export function signalsContract(kind: 'embedded' | 'real'): void {
   describe(`events on ${kind} backends`, () => {
-    let backends: Backends
-    const opened: AsyncDisposable[] = []
-    beforeEach(async () => {
-      backends = await openBackends(kind, {
-        PayBill: ['draft', 'approved', 'pay'],
-        Remind: ['answer', 'done'],
-        Expire: ['answer'],
-      })
-    })
-    afterEach(async () => {
-      for (const resource of opened.splice(0).toReversed()) await resource[Symbol.asyncDispose]()
-      await backends[Symbol.asyncDispose]()
-    })
-    const start = async (options: FixtureOptions = {}): Promise<Fixture> => {
-      const file = join(backends.dataDir, 'keys.json')
-      const entries = keys.map((entry) => ({
-        ...entry,
-        processes: ['*'],
-        sha256: digestOf(keyOf(entry.id)),
-      }))
-      await writeFile(file, JSON.stringify(entries))
-      const host = await startFixture(backends, {
-        processes: [payBill, remind, expire],
-        ...options,
-        env: { SERVICE_KEYS_FILE: file, ...options.env },
-      })
-      opened.push(host)
-      return host
-    }
+    const { start } = onBackends(
+      kind,
+      { PayBill: ['draft', 'approved', 'pay'], Remind: ['answer', 'done'], Expire: ['answer'] },
+      { processes: [payBill, remind, expire], keys },
+    )
     const signal = (host: Fixture, id: string, body: object, key?: string, name = 'approved') =>
       host.call(`/processes/PayBill/transactions/${id}/events/${name}`, {
         method: 'POST',
         headers: {
           'Content-Type': 'application/json',
-          ...(key !== undefined && { Authorization: `Bearer ${keyOf(key)}` }),
+          ...(key !== undefined && bearer(key)),
         },
         body: JSON.stringify(body),
       })
@@ -288,7 +254,7 @@ export function signalsContract(kind: 'embedded' | 'real'): void {
         return ((await response.json()) as DeadLetterPage).items
       }
       await eventually(async () => expect(await letters(before)).toHaveLength(2))
-      await opened.pop()?.[Symbol.asyncDispose]()
+      await before[Symbol.asyncDispose]()
       const host = await start()
       const found = await letters(host)
       const event = found.find(({ TransactionID }) => TransactionID === '1')
@@ -297,7 +263,7 @@ export function signalsContract(kind: 'embedded' | 'real'): void {
       const requeue = (ID: number | undefined, key?: string) =>
         host.call(`/processes/PayBill/dead-letters/${ID}/requeue`, {
           method: 'POST',
-          headers: key === undefined ? {} : { Authorization: `Bearer ${keyOf(key)}` },
+          headers: key === undefined ? {} : bearer(key),
         })
       expect(await codeOf(requeue(forged?.ID))).toBe('dead_letter_without_run')
       expect(await codeOf(requeue(event?.ID, 'operator'))).toBe('forbidden')

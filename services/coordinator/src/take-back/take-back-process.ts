@@ -15,17 +15,17 @@ import {
   providerEntities,
   ReportedEntityId,
 } from '@integration-host/shared/contracts/provider-event'
-import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { Operation } from '../bulk/bulk-operation.ts'
 import type { OperationStore } from '../bulk/bulk-operation-store.ts'
-import type { EntryRow } from '../entry/book-entry.ts'
+import { type EntryRow, readEntries } from '../entry/book-entry.ts'
 import type { EntryKeeper } from '../entry/entry-keeper.ts'
-import { readEntries } from '../entry/read-entries.ts'
 import type { StepOutcome } from '../run/progress.ts'
+import type { RunDetail } from '../run/run-detail.ts'
 import { isOver } from '../run/status.ts'
 import type { Claim, TransactionSource } from '../run/transaction-source.ts'
-import { type ClosingDates, closingDateOf } from '../step/closing-dates.ts'
+import { closingDateOf, type ClosingDates } from '../step/closing-dates.ts'
+import { ofObject } from '../step/built-in.ts'
 import { defineProcess } from '../step/define-process.ts'
 import type { ProcessDefinition } from '../step/definition.ts'
 import type { Gateway } from '../step/step-request.ts'
@@ -46,7 +46,7 @@ import {
 
 export const TAKE_BACK = 'TakeBack'
 const LOOK = 'look'
-export const REMOVE = 'remove'
+const REMOVE = 'remove'
 
 /** The initial data of a run of {@link TAKE_BACK}. */
 export const TakeBackData = z.object({
@@ -62,7 +62,7 @@ export const TakeBackData = z.object({
 export type TakeBackData = z.output<typeof TakeBackData>
 
 /** The result of both steps. */
-export const Looked = z.union([
+const Looked = z.union([
   z.object({ Action: z.enum(['delete', 'inactivate']), SyncToken: z.string() }),
   z.object({
     Left: z.string(),
@@ -71,6 +71,13 @@ export const Looked = z.union([
     Code: z.string().optional(),
   }),
 ])
+
+/** Returns the result of a run; `null` if it has none, because it is not completed. */
+export function resultOf({ run, items }: Pick<RunDetail, 'run' | 'items'>) {
+  const item = items.find(({ StepName }) => StepName === REMOVE) ?? items[0]
+  const { data } = Looked.safeParse(item?.Data ?? null)
+  return run.Status === 'Completed' ? (data ?? null) : null
+}
 
 /**
  * Returns the id of the run that takes back an object: `<operation>/<entity>-<id>`. For an object of another company than
@@ -204,10 +211,8 @@ export function createTakeBackProcess(deps: TakeBackDeps): ProcessDefinition {
       const other = TakeBackData.parse(found.run.InitialData)
       if (!isApplied(entity) && other.CreatedAt <= CreatedAt) continue
       if (!isOver(found.run.Status)) return 'wait'
-      const item = found.items.find(({ StepName }) => StepName === REMOVE) ?? found.items[0]
-      const looked = Looked.safeParse(item?.Data ?? null)
-      const isTaken = found.run.Status === 'Completed' && looked.success && 'Action' in looked.data
-      if (!isTaken) return 'linked'
+      const looked = resultOf(found)
+      if (looked === null || 'Left' in looked) return 'linked'
       result = 'ours'
     }
     return result
@@ -272,31 +277,10 @@ export function createTakeBackProcess(deps: TakeBackDeps): ProcessDefinition {
 
   return {
     ...definition,
-    runBuiltIn(claim, send) {
-      const { run } = claim
-      if (run.StepName !== LOOK) return undefined
-      const data = TakeBackData.safeParse(run.InitialData)
-      const realm = Realm.safeParse(run.Realm)
-      if (!data.success || !realm.success)
-        return Promise.resolve({
-          kind: 'failed',
-          errorClass: 'input_invalid',
-          error: 'the run names no object of a company',
-          response: null,
-        })
-      return look(data.data, realm.data, claim, send).catch((error: unknown) => {
-        // An IntegrationError means that the store is unavailable. Any other error is a bug, and its message may contain
-        // business data.
-        const isKnown = error instanceof IntegrationError
-        return {
-          kind: 'retry',
-          errorClass: isKnown ? error.code : 'step_threw',
-          error: isKnown ? error.message : 'an unexpected error',
-          response: null,
-          retryAfterMs: null,
-        }
-      })
-    },
+    runBuiltIn: (claim, send) =>
+      claim.run.StepName === LOOK
+        ? ofObject(claim.run, TakeBackData, (realm, data) => look(data, realm, claim, send))
+        : undefined,
   }
 }
 

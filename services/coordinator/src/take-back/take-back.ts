@@ -6,16 +6,15 @@ import type { TakenObject } from '@integration-host/shared/contracts/operations'
 import { isCovered } from '@integration-host/shared/access/caller'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Operation, OperationTarget } from '../bulk/bulk-operation.ts'
-import type { EntryRow } from '../entry/book-entry.ts'
-import { type EntryPosition, readEntries } from '../entry/read-entries.ts'
+import { type EntryPosition, type EntryRow, readEntries } from '../entry/book-entry.ts'
 import { anotherRunStarted, notFound } from '../run/errors.ts'
 import type { RunPosition } from '../run/run-search.ts'
 import type { Run } from '../run/run.ts'
 import { isOver } from '../run/status.ts'
-import type { TransactionSource } from '../run/transaction-source.ts'
+import { queuedRuns, type TransactionSource } from '../run/transaction-source.ts'
 import { outlineOf, type ProcessDefinition } from '../step/definition.ts'
 import type { TransitionPublisher } from '../worker/transition-publisher.ts'
-import { Looked, REMOVE, TAKE_BACK, TakeBackData, takeBackId } from './take-back-process.ts'
+import { resultOf, TAKE_BACK, TakeBackData, takeBackId } from './take-back-process.ts'
 
 export interface TakeBackDeps {
   readonly source: Pick<TransactionSource, 'get' | 'queue' | 'records' | 'runsOf' | 'search'>
@@ -91,10 +90,8 @@ export function createTakeBack({ source, publisher, process, load }: TakeBackDep
         } satisfies TakeBackData,
       }))
       for (let at = 0; at < transactions.length; at += PAGE) {
-        const queued = await source.queue(outlineOf(process), transactions.slice(at, at + PAGE), by)
-        publisher.publishSteps(
-          queued.flatMap(({ outcome, run }) => (outcome === 'queued' ? [run] : [])),
-        )
+        const page = transactions.slice(at, at + PAGE)
+        publisher.publishSteps(queuedRuns(await source.queue(outlineOf(process), page, by)))
       }
     },
     /** Returns a page of the objects of an operation, and what has become of them. */
@@ -124,26 +121,14 @@ export function createTakeBack({ source, publisher, process, load }: TakeBackDep
       Entity: data.data?.Entity ?? '',
       EntityID: data.data?.EntityID ?? '',
     }
-    const status = found?.run.Status ?? 'Failed'
-    const items = found?.items ?? []
-    const item = items.find(({ StepName }) => StepName === REMOVE) ?? items[0]
-    const looked = Looked.safeParse(item?.Data ?? null)
-    if (!isOver(status))
-      return { ...object, Outcome: 'pending', Reason: found?.run.WaitingFor ?? null, Fields: null }
-    if (status !== 'Completed' || !looked.success)
-      return { ...object, Outcome: 'failed', Reason: found?.run.ErrorClass ?? null, Fields: null }
-    if ('Left' in looked.data)
-      return {
-        ...object,
-        Outcome: 'left',
-        Reason: looked.data.Left,
-        Fields: looked.data.Fields ?? null,
-      }
-    return {
-      ...object,
-      Outcome: looked.data.Action === 'delete' ? 'deleted' : 'inactivated',
-      Reason: null,
-      Fields: null,
-    }
+    const ended = { ...object, Reason: null, Fields: null }
+    if (found !== null && !isOver(found.run.Status))
+      return { ...ended, Outcome: 'pending', Reason: found.run.WaitingFor }
+    const result = found && resultOf(found)
+    if (result === null)
+      return { ...ended, Outcome: 'failed', Reason: found?.run.ErrorClass ?? null }
+    if ('Left' in result)
+      return { ...ended, Outcome: 'left', Reason: result.Left, Fields: result.Fields ?? null }
+    return { ...ended, Outcome: result.Action === 'delete' ? 'deleted' : 'inactivated' }
   }
 }

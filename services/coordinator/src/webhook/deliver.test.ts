@@ -4,9 +4,13 @@ import { describe, expect, it } from 'vitest'
 import type { SendDeps } from '../step/send-call.ts'
 import { StepAbort } from '../step/step-abort.ts'
 import type { Claim } from '../run/transaction-source.ts'
-import { createWebhookProcess, type PostResult, type PostWebhook } from './deliver.ts'
+import {
+  createWebhookProcess,
+  type PostResult,
+  type PostWebhook,
+  signedHeaders,
+} from './deliver.ts'
 import type { Receiver } from './receivers.ts'
-import { signedHeaders } from './signature.ts'
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE

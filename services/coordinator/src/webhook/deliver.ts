@@ -8,11 +8,7 @@
  *     failing receiver cannot occupy the worker. Further webhooks to this receiver wait, and the wait does not count as
  *     an attempt.
  */
-import {
-  WEBHOOK_PROCESS,
-  WEBHOOK_STEP,
-  type WebhookBody,
-} from '@integration-host/shared/contracts/events'
+import { failed } from '../step/built-in.ts'
 import { defineProcess } from '../step/define-process.ts'
 import type { ProcessDefinition } from '../step/definition.ts'
 import { NO_RESPONSE, type StepOutcome } from '../run/progress.ts'
@@ -20,8 +16,14 @@ import type { RetryPolicy } from '../run/retry-policy.ts'
 import type { StepAbort } from '../step/step-abort.ts'
 import type { Claim } from '../run/transaction-source.ts'
 import type { Receiver } from './receivers.ts'
-import { signedHeaders } from './signature.ts'
 import { Notice } from './webhook.ts'
+import { createHmac } from 'node:crypto'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import {
+  WEBHOOK_PROCESS,
+  WEBHOOK_STEP,
+  type WebhookBody,
+} from '@integration-host/shared/contracts/events'
 
 /** The port to the receivers: sends one POST request and follows no redirect. */
 export type PostWebhook = (request: {
@@ -68,9 +70,7 @@ const MAX_RETRY_AFTER_MS = 3_600_000
  * replica may have read the changed webhooks file earlier than this one.
  */
 const REMOVED_AFTER_MS = 15 * 60_000
-/**
- * The maximum number of concurrent calls to a receiver. It depends on whether the last call to the receiver succeeded.
- */
+/** The maximum number of concurrent calls to a receiver, by whether the last one succeeded. */
 const MAX_CALLS = { healthy: 32, failing: 2 }
 const BUSY_MS = { healthy: 500, failing: 30_000 }
 /** The status with which a receiver reports that its address is gone permanently (RFC 9110 §15.5.11). */
@@ -87,17 +87,12 @@ export function createWebhookProcess(deps: DeliveryDeps): ProcessDefinition {
       return failed('webhook_invalid', 'the initial data of the run is not that of a webhook')
     const ageMs = now() - Date.parse(notice.At)
     const receiver = receivers().find(({ id }) => id === notice.Receiver)
-    if (receiver === undefined)
+    if (receiver === undefined) {
+      const error = `WEBHOOKS_FILE has no receiver ${notice.Receiver} any more`
       return ageMs < REMOVED_AFTER_MS
-        ? {
-            kind: 'later',
-            delayMs: busyMs.failing * (1 + random()),
-            error: `WEBHOOKS_FILE has no receiver ${notice.Receiver} any more`,
-          }
-        : failed(
-            'webhook_receiver_removed',
-            `WEBHOOKS_FILE has no receiver ${notice.Receiver} any more`,
-          )
+        ? { kind: 'later', delayMs: busyMs.failing * (1 + random()), error }
+        : failed('webhook_receiver_removed', error)
+    }
     const state = calls.get(receiver.id) ?? { inFlight: 0, isFailing: false }
     calls.set(receiver.id, state)
     const health = state.isFailing ? 'failing' : 'healthy'
@@ -153,10 +148,7 @@ export function createWebhookProcess(deps: DeliveryDeps): ProcessDefinition {
   }
 }
 
-/**
- * Returns the outcome of an attempt that threw. The error contains only the name of what was thrown, because the
- * message may contain the URL.
- */
+/** An attempt that threw. Only the name of what was thrown is kept, because a message may contain the URL. */
 interface Thrown {
   readonly kind: 'threw'
   readonly name: string
@@ -211,9 +203,24 @@ function describe(result: Exclude<PostResult, { kind: 'aborted' }> | Thrown, rec
   }
 }
 
-const failed = (errorClass: string, error: string): StepOutcome => ({
-  kind: 'failed',
-  errorClass,
-  error,
-  response: null,
-})
+/**
+ * Returns the headers of one attempt to deliver a webhook.
+ *
+ * @param id - the same in every attempt; it contains no full stop, because full stops separate the signed parts
+ * @param nowMs - the time of the attempt, epoch ms. Receivers reject an old time, so that an attacker who has recorded
+ *   a webhook cannot send it again later.
+ */
+export function signedHeaders(
+  { key, id, body }: { readonly key: Secret; readonly id: string; readonly body: string },
+  nowMs: number,
+): Readonly<Record<string, string>> {
+  const timestamp = String(Math.floor(nowMs / 1_000))
+  const signature = createHmac('sha256', Buffer.from(key.reveal(), 'base64'))
+    .update(`${id}.${timestamp}.${body}`)
+    .digest('base64')
+  return {
+    'webhook-id': id,
+    'webhook-timestamp': timestamp,
+    'webhook-signature': `v1,${signature}`,
+  }
+}

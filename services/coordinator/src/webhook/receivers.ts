@@ -99,10 +99,7 @@ function parseAddress(
   return { id: `${host}-${digest.slice(0, 8)}`, url, isAllowedByName }
 }
 
-/**
- * Whether a secret has the form that Standard Webhooks requires, and looks random. Only about one of 10¹² random
- * secrets of 24 bytes contains fewer than 12 different bytes.
- */
+/** Whether a secret has the form of Standard Webhooks and looks random: one of 10¹² has fewer than 12 different bytes. */
 function isStrongSecret(secret: string): boolean {
   const base64 = secret.startsWith(SECRET_PREFIX) ? secret.slice(SECRET_PREFIX.length) : ''
   const key = Buffer.from(base64, 'base64')

@@ -1,8 +1,16 @@
-import { type TransactionEvent, WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
+/** Stores the webhooks of transitions and credential events, and starts the runs that deliver them. */
+import { WEBHOOKS_QUEUE, webhooksTopology } from '@integration-host/shared/contracts/topology'
+import { parseMessageAs } from '@integration-host/shared/json'
+import { type MessageBus, misaddressed } from '@integration-host/shared/messaging/message-bus'
 import type { Run } from '../run/run.ts'
 import { isOver } from '../run/status.ts'
 import type { TransactionSource, WebhookBacklog } from '../run/transaction-source.ts'
 import { type Periodic, startPolling } from '../worker/polling.ts'
+import { ABORTED, type StoreRetry } from '../worker/store-retry.ts'
+import type { Receiver } from './receivers.ts'
+import { webhooksOfCredential, webhooksOfTransition } from './webhook.ts'
+import { CredentialEvent, credentialEventKind } from '@integration-host/shared/contracts/credential'
+import { type TransactionEvent, WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 
 export interface WebhookStarterDeps extends Periodic {
   readonly source: Pick<TransactionSource, 'startWebhooks' | 'webhookBacklog'>
@@ -19,10 +27,7 @@ export interface WebhookStarter extends AsyncDisposable {
 }
 
 const BATCH = 500
-/**
- * The milliseconds between a request for a poll and the poll. This delay lets one poll find the webhooks of many
- * transitions.
- */
+/** The milliseconds from a request for a poll to the poll, which finds the webhooks of many transitions. */
 const HINT_MS = 10
 
 /**
@@ -71,4 +76,43 @@ export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
     },
     [Symbol.asyncDispose]: () => polling[Symbol.asyncDispose](),
   }
+}
+
+export interface WebhooksDeps extends WebhookStarterDeps {
+  readonly source: TransactionSource
+  readonly bus: MessageBus
+  readonly receivers: () => readonly Receiver[]
+  readonly owner: string
+  readonly retryStore: StoreRetry
+}
+
+/**
+ * Starts all of it. Only one replica consumes credential events at a time, one event after another, so those of a company
+ * stay in order.
+ */
+export async function startWebhooks(deps: WebhooksDeps): Promise<WebhookStarter> {
+  const { source, bus, receivers, owner, retryStore } = deps
+  source.announce((run) => webhooksOfTransition(receivers(), run))
+  await using stack = new AsyncDisposableStack()
+  const starter = stack.use(startWebhookRuns(deps))
+  const shutdown = new AbortController()
+  await bus.declare(webhooksTopology)
+  const options = { prefetch: 1, tag: `${owner} webhooks` }
+  const consumer = bus.consume(WEBHOOKS_QUEUE, options, async (delivery) => {
+    const { routingKey, content } = delivery
+    const event = parseMessageAs(CredentialEvent, content)
+    const kind = credentialEventKind(routingKey)
+    if (event === null || kind === null || misaddressed(delivery, routingKey) !== null)
+      return 'reject'
+    const webhooks = webhooksOfCredential(receivers(), kind, event)
+    const stored = await retryStore(() => source.addWebhooks(webhooks), shutdown.signal)
+    starter.hint()
+    return stored === ABORTED ? 'requeue' : 'ack'
+  })
+  stack.defer(async () => {
+    shutdown.abort()
+    await consumer.cancel()
+  })
+  const owned = stack.move()
+  return { ...starter, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }

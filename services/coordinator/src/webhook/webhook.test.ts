@@ -2,7 +2,11 @@ import type { CredentialEvent } from '@integration-host/shared/contracts/credent
 import { webhookTypes } from '@integration-host/shared/contracts/events'
 import { describe, expect, it } from 'vitest'
 import type { AnnouncedRun, NewWebhook } from '../run/transaction-source.ts'
-import { webhooksOfCredential, webhooksOfTransition } from './webhook.ts'
+import { webhooksOfCredential, webhooksOfEntry, webhooksOfTransition } from './webhook.ts'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { systemClock } from '@integration-host/shared/process/clock'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { startWebhookRuns } from './start-webhooks.ts'
 
 const receivers = [{ id: 'all', events: new Set(webhookTypes) }]
 const run: AnnouncedRun = {
@@ -125,4 +129,66 @@ describe('the webhooks that a credential event causes', () => {
     expect(JSON.stringify(webhook)).not.toContain('quoted')
     expect(webhook?.InitialData['Data']).toMatchObject({ Fault: { Code: 'invalid_grant' } })
   })
+})
+
+it('if counting the undelivered webhooks fails, the next poll does not count them', async () => {
+  const calls = { polls: 0, counts: 0 }
+  const starter = startWebhookRuns({
+    source: {
+      startWebhooks: async () => {
+        calls.polls += 1
+        return { runs: [], hasMore: false }
+      },
+      webhookBacklog: async () => {
+        calls.counts += 1
+        throw new Error('canceling statement due to statement timeout')
+      },
+    },
+    publish() {},
+    onBacklog() {},
+    log: createLogger('test', 'silent'),
+    clock: systemClock,
+    random: () => 0.5,
+    intervalMs: 3_600_000,
+  })
+  await eventually(() => expect(calls.counts).toBe(1))
+  starter.hint()
+  await eventually(() => expect(calls.polls).toBe(2))
+  await starter[Symbol.asyncDispose]()
+  expect(calls).toEqual({ polls: 2, counts: 1 })
+})
+
+it('an object that was deleted outside is reported to the receivers that subscribe to it, with ids only', () => {
+  const event = {
+    Id: 'entry-Invoice-129:deleted@2026-11-23T17:05:09Z/42',
+    Realm: '42',
+    Entity: 'Invoice',
+    EntityID: '129',
+    Kind: 'deleted',
+    State: 'Deleted',
+    Changed: [],
+    At: '2026-11-23T17:05:09.000Z',
+    EntryID: '8a4f',
+    Process: 'Export',
+    TransactionID: 'A-1',
+    ReplayID: 0,
+    StepName: 'create',
+  } as const
+  const two = [
+    { id: 'one', events: new Set(['entry.deleted'] as const) },
+    { id: 'two', events: new Set(['entry.changed'] as const) },
+  ]
+  const webhooks = webhooksOfEntry(two, event)
+  expect(webhooks).toEqual(webhooksOfEntry(two, event))
+  const { Id, Realm, At, Kind, ...Data } = event
+  expect(webhooks).toEqual([
+    {
+      Receiver: 'one',
+      Lane: '',
+      TransactionID: expect.stringMatching(/^entry\.deleted-[\da-f]{32}$/),
+      Realm,
+      At,
+      InitialData: { Receiver: 'one', MessageID: Id, Type: `entry.${Kind}`, Data },
+    },
+  ])
 })

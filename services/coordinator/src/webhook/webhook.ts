@@ -30,10 +30,7 @@ export type Notice = z.output<typeof Notice>
 
 type Receivers = readonly Pick<Receiver, 'id' | 'events'>[]
 
-/**
- * The number of lanes (delivery orders) over which webhooks without a realm are spread. A receiver gets one webhook per
- * lane at a time.
- */
+/** The number of delivery orders (lanes) of webhooks without a realm. One of each is sent at a time. */
 const LANES = 64
 
 const ENDS = [

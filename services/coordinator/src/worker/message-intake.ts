@@ -129,13 +129,13 @@ export interface MessageIntake extends AsyncDisposable {
 }
 
 /** The number of returns after which a message is published again. It is far below the delivery limit of the queue. */
-const RENEW_AFTER = 8
+export const RENEW_AFTER = 8
 const MAX_RENEWALS = 50
 /**
  * Must be less than 30 minutes: RabbitMQ closes the channel of a consumer that does not acknowledge a message for so
  * long.
  */
-const HOLD_MS = 600_000
+export const HOLD_MS = 600_000
 /**
  * The pause before a message that could not be dead-lettered is returned. Without the pause, its redeliveries would be
  * a busy loop.

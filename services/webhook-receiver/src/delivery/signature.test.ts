@@ -1,7 +1,7 @@
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { describe, expect, it } from 'vitest'
 import { signatureOf } from '../../test-support/notifications.ts'
-import { isSignedBy } from './signature.ts'
+import { isSignedBy } from './accept-delivery.ts'
 
 const [old, current] = ['old-verifier-token-1', 'new-verifier-token-2']
 const tokens = [new Secret(current), new Secret(old)]

@@ -4,8 +4,7 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { AcceptDelivery } from '../delivery/accept-delivery.ts'
-import type { BodyMemory } from '../delivery/body-memory.ts'
-import { readBody, tooLarge } from '../delivery/read-body.ts'
+import { type BodyMemory, readBody, tooLarge } from '../delivery/body-memory.ts'
 
 export const INTUIT_PATH = '/webhooks/intuit'
 

@@ -1,18 +1,20 @@
 /** Reads what the files of earlier versions contain instead of rows of `Records`. */
-import type { ChangeCursor } from '../../change-feed/change-cursors.ts'
-import { CURSORS, DELIVERY } from '../../change-feed/change-cursors.ts'
+import { type CursorRow, CURSORS, DELIVERY } from '../../change-feed/change-cursors.ts'
 import { type Pause, PROCESSES, type ProcessRow } from '../../run/pause.ts'
 import { COUNTED } from '../../run/retention.ts'
 import type { Operation } from '../../bulk/bulk-operation.ts'
 import { OPERATIONS } from '../../bulk/bulk-operation-store.ts'
-import { type ScheduleRow, SCHEDULES, type StoredSchedule } from '../../schedule/schedule-store.ts'
+import type { ScheduleTiming } from '../../schedule/schedule.ts'
+import { type ScheduleRow, SCHEDULES } from '../../schedule/schedule-store.ts'
 import { added, lastIdIs, removed, type StoredDeadLetter, storedLetters } from './dead-letters.ts'
 import { INSTALLATION, keyOf, type RecordChange, type RecordTables } from './records.ts'
 
-interface EarlierSchedule extends Omit<StoredSchedule, 'lagMs'> {
-  readonly tickCursor: string | null
+/** A row with the names of members that earlier versions used. */
+type Earlier<Row> = { readonly [Name in keyof Row & string as Uncapitalize<Name>]: Row[Name] }
+type EarlierSchedule = Omit<Earlier<ScheduleRow>, keyof ScheduleTiming | 'updatedAt'> & {
+  readonly timing: ScheduleTiming
 }
-type EarlierCursor = Omit<ChangeCursor, 'lagMs'>
+type EarlierCursor = Earlier<CursorRow>
 
 /** The members of a snapshot, and of an entry of the journal, that are rows now. */
 export interface EarlierMembers {
@@ -124,33 +126,19 @@ const operationChange = (operation: NonNullable<EarlierMembers['operation']>): R
 const cursorChange = (cursor: EarlierCursor): RecordChange => ({
   table: CURSORS.table,
   key: keyOf([cursor.realm]),
-  row: {
-    Realm: cursor.realm,
-    Position: cursor.position,
-    SweptAt: cursor.sweptAt,
-    Events: cursor.events,
-    Incomplete: cursor.incomplete,
-  },
+  row: rowOf(cursor),
 })
 
-function scheduleChange({ timing, ...known }: EarlierSchedule): RecordChange {
-  const row: ScheduleRow = {
-    Process: known.process,
-    Name: known.name,
-    Cron: timing.cron,
-    TimeZone: timing.timeZone,
-    Each: timing.each,
-    CatchUp: timing.catchUp,
-    JitterSeconds: timing.jitterSeconds,
-    NextAt: known.nextAt,
-    LastAt: known.lastAt,
-    TickAt: known.tickAt,
-    TickCursor: known.tickCursor,
-    PausedAt: known.pausedAt,
-    PausedBy: known.pausedBy,
-    Reason: known.reason,
-    RemovedAt: known.removedAt,
-    UpdatedAt: known.nextAt,
-  }
-  return { table: SCHEDULES.table, key: keyOf([row.Process, row.Name]), row }
-}
+const scheduleChange = ({ timing, ...known }: EarlierSchedule): RecordChange => ({
+  table: SCHEDULES.table,
+  key: keyOf([known.process, known.name]),
+  row: rowOf({ ...known, ...timing, updatedAt: known.nextAt }),
+})
+
+const rowOf = (earlier: object): object =>
+  Object.fromEntries(
+    Object.entries(earlier).map(([name, value]) => [
+      name.slice(0, 1).toUpperCase() + name.slice(1),
+      value as unknown,
+    ]),
+  )

@@ -61,8 +61,8 @@ it('the schedules in the files of an earlier version keep their times', async ()
   await writeFile(join(folder, 'ITSourceMemory.journal'), `${sum} ${entry}\n`)
 
   await using source = await createMemoryTransactionSource(folder)
-  const stored = await createScheduleStore(source).schedules()
-  expect(stored.map(({ name, nextAt, pausedBy }) => [name, nextAt, pausedBy])).toEqual([
+  const { rows } = await createScheduleStore(source).schedules()
+  expect(rows.map(({ Name, NextAt, PausedBy }) => [Name, NextAt, PausedBy])).toEqual([
     ['a', '2026-12-01T02:00:00.000Z', 'ada'],
     ['b', '2026-12-02T02:00:00.000Z', 'ada'],
   ])

@@ -7,7 +7,7 @@ import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { ChangeCursors } from '../change-feed/change-cursors.ts'
+import type { ChangeCursors } from './change-cursors.ts'
 
 export interface ChangesRouteDeps {
   readonly changeCursors: Pick<ChangeCursors, 'changeCursor'>

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { createKnownCompanies } from './known-companies.ts'
+import { createKnownCompanies } from './connected-companies.ts'
 
 function setUp(connected: readonly string[], maxEntries = 10) {
   const state = { now: 0, isAvailable: true, connected: new Set(connected) }

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { bearer, type Fixture, startEmbedded, type TestKey } from '../../test-support/fixture.ts'
-import { createChangeCursors } from '../change-feed/change-cursors.ts'
-import { sale } from './changes.contract.ts'
+import { createChangeCursors } from './change-cursors.ts'
+import { sale } from '../change/changes.contract.ts'
 import { postJson } from '@integration-host/shared/test-support/post-json'
 
 const keys: readonly TestKey[] = [

@@ -9,8 +9,8 @@ import { Hono } from 'hono'
 import { createFactory } from 'hono/factory'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import { KEY_ENDED, keyEnded } from '../bulk/bulk-operation.ts'
-import type { OperationStore } from '../bulk/bulk-operation-store.ts'
+import { KEY_ENDED, keyEnded } from './bulk-operation.ts'
+import type { OperationStore } from './bulk-operation-store.ts'
 
 export interface KeyOperationRouteDeps {
   readonly bulkOperations: Pick<

@@ -1,3 +1,0 @@
-import { changeWaitsContract } from './change-waits.contract.ts'
-
-changeWaitsContract('real')

@@ -1,3 +1,0 @@
-import { entryEventsContract } from './entry-events.contract.ts'
-
-entryEventsContract('real')
