@@ -1,5 +1,5 @@
 /** The verdict on one round, and the table of all rounds. */
-import { createTable } from '@integration-host/cli/terminal'
+import { type Columns, createTable } from '@integration-host/cli/terminal'
 
 /** What the records of the installation show after a round. The lists contain order numbers or realms. */
 export interface Books {
@@ -45,26 +45,26 @@ export const isKept = (round: Round): boolean =>
   round.violations === 0 &&
   [round.lost, round.doubled, round.stuck, round.lockedOut].every((list) => list.length === 0)
 
-const HEADER = [
-  'VERDICT',
-  'ROUND',
-  'ORDERS',
-  'LOST',
-  'DOUBLED',
-  'STUCK',
-  'COMPANIES',
-  'LOCKED OUT',
-  'TOKENS REUSED',
-  'CALLS',
-  'FAILED',
-  'UNSERVED',
-  'RECOVERY',
-]
+const columns: Columns<Round> = {
+  VERDICT: (round) => (isKept(round) ? 'kept' : 'BROKEN'),
+  ROUND: 'name',
+  ORDERS: 'orders',
+  LOST: ({ lost }) => lost.length,
+  DOUBLED: ({ doubled }) => doubled.length,
+  STUCK: ({ stuck }) => stuck.length,
+  COMPANIES: 'companies',
+  'LOCKED OUT': ({ lockedOut }) => lockedOut.length,
+  'TOKENS REUSED': 'tokenReuses',
+  CALLS: 'calls',
+  FAILED: 'failedCalls',
+  UNSERVED: 'unservedCalls',
+  RECOVERY: ({ recoverySeconds }) => `${recoverySeconds.toFixed(1)} s`,
+}
 const SHOWN = 5
 
 /** Returns the rounds as a table. A row with the verdict BROKEN is followed by the affected orders and companies. */
 export function roundTable(rounds: readonly Round[]): string[] {
-  const [header = '', ...rows] = createTable(HEADER)(rounds.map(rowOf))
+  const [header = '', ...rows] = createTable(columns)(rounds)
   return [
     header,
     ...rounds.flatMap((round, index) => [
@@ -73,22 +73,6 @@ export function roundTable(rounds: readonly Round[]): string[] {
     ]),
   ]
 }
-
-const rowOf = (round: Round): string[] => [
-  isKept(round) ? 'kept' : 'BROKEN',
-  round.name,
-  String(round.orders),
-  String(round.lost.length),
-  String(round.doubled.length),
-  String(round.stuck.length),
-  String(round.companies),
-  String(round.lockedOut.length),
-  String(round.tokenReuses),
-  String(round.calls),
-  String(round.failedCalls),
-  String(round.unservedCalls),
-  `${round.recoverySeconds.toFixed(1)} s`,
-]
 
 const detailsOf = (round: Round): string[] => [
   ...(round.error === null ? [] : [round.error]),

@@ -16,11 +16,10 @@ import { checkBooks } from './commands/books.ts'
 import { changes } from './commands/changes.ts'
 import { listPausedCompanies, pauseCompany, resumeCompany } from './commands/companies.ts'
 import { startErasure } from './commands/erasures.ts'
-import { connect, list, refresh, remove, show } from './commands/credentials.ts'
+import { connect, labelCredential, list, refresh, remove, show } from './commands/credentials.ts'
 import { exportCredentials } from './commands/export.ts'
 import { importCredentials } from './commands/import.ts'
 import { listKeys, makeKey, revokeKey } from './commands/keys.ts'
-import { labelCredential } from './commands/label.ts'
 import {
   continueOperation,
   listOperations,

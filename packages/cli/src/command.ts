@@ -1,8 +1,8 @@
 import { parseArgs, type ParseArgsOptionsConfig } from 'node:util'
 import { CredentialName } from '@integration-host/shared/contracts/realm'
 import type { z } from 'zod'
-import { UsageError } from './exit-code.ts'
-import type { Terminal } from './terminal.ts'
+import { exitCodes, UsageError } from './exit-code.ts'
+import { print, type Terminal } from './terminal.ts'
 
 export interface Command {
   /** The description in the list of commands, on one line. */
@@ -15,7 +15,71 @@ export interface Command {
   run(args: readonly string[], terminal: Terminal): Promise<number>
 }
 
-const commonOptions = { url: { type: 'string' }, json: { type: 'boolean' } } as const
+type OptionsOf<Name extends string, Option> = Readonly<Record<Name, Readonly<Option>>>
+
+const named = <Name extends string, Option>(names: readonly Name[], option: Option) =>
+  Object.fromEntries(names.map((name) => [name, option])) as OptionsOf<Name, Option>
+
+/** The options with these names, each of which has a text as its value. */
+export const texts = <Name extends string>(...names: readonly Name[]) =>
+  named(names, { type: 'string' } as const)
+/** Options of texts, each of which may be repeated. */
+export const lists = <Name extends string>(...names: readonly Name[]) =>
+  named(names, { type: 'string', multiple: true } as const)
+/** Options without a value. */
+export const flags = <Name extends string>(...names: readonly Name[]) =>
+  named(names, { type: 'boolean' } as const)
+
+/** The options of the commands that prompt before a change. */
+export const yesOption = { yes: { type: 'boolean', short: 'y' } } as const
+
+const commonOptions = { ...texts('url'), ...flags('json') }
+
+/** What a command runs with. */
+export interface Given<Options extends ParseArgsOptionsConfig, Argument = void> {
+  readonly values: ReturnType<typeof parse<Options>>['values']
+  readonly argument: Argument
+  readonly terminal: Terminal
+  /** Prints the result: as JSON on one line with `--json`, and otherwise as lines for people. */
+  readonly output: (document: unknown, ...lines: readonly string[]) => Promise<void>
+}
+
+export interface Definition<Options extends ParseArgsOptionsConfig, Argument> extends Omit<
+  Command,
+  'run'
+> {
+  readonly options?: Options
+  /**
+   * Returns the argument of the command from the words that are not options. By default there must be none.
+   *
+   * @throws {UsageError} a word is missing, invalid, or too much.
+   */
+  readonly argumentOf?: (words: readonly string[]) => Argument
+  /** Runs the command. Resolves with the exit code, if it is not 0. */
+  readonly run: (given: Given<Options, Argument>) => Promise<number | void>
+}
+
+/** Creates a command from its options and the function that runs with their values. */
+export const defineCommand = <
+  const Options extends ParseArgsOptionsConfig = Record<never, never>,
+  Argument = void,
+>({
+  options = {} as Options, // without `options` the type parameter has its default
+  argumentOf = expectNone as (words: readonly string[]) => Argument, // the default of `Argument` is void
+  run,
+  ...described
+}: Definition<Options, Argument>): Command => ({
+  ...described,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, options)
+    // The cast is needed because the other options are a type parameter.
+    const { json: isJson } = values as { readonly json?: boolean }
+    const output = (document: unknown, ...lines: readonly string[]): Promise<void> =>
+      print(terminal, ...(isJson ? [JSON.stringify(document)] : lines))
+    const argument = argumentOf(positionals)
+    return (await run({ values, argument, terminal, output })) ?? exitCodes.ok
+  },
+})
 
 /**
  * Parses the options of one command, and the options that every command has.
@@ -45,16 +109,19 @@ export function expectNone(positionals: readonly string[]): void {
 }
 
 /**
- * Returns the only positional argument, the name of a credential.
+ * Returns the only positional argument.
  *
- * @throws {UsageError} the name is missing or invalid, or there are further arguments.
+ * @throws {UsageError} it is missing, with the message `missing`; or there are further arguments.
  */
-export function oneName(positionals: readonly string[]): string {
-  const [name, ...rest] = credentialNames(positionals)
-  if (name === undefined) throw new UsageError('The name of a credential is needed: ACC-<realm>')
+export function onlyWord([word, ...rest]: readonly string[], missing: string): string {
+  if (word === undefined) throw new UsageError(missing)
   expectNone(rest)
-  return name
+  return word
 }
+
+/** Returns the only positional argument, the name of a credential. @throws {UsageError} as {@link onlyWord} */
+export const oneName = (positionals: readonly string[]): string =>
+  onlyWord(credentialNames(positionals), 'The name of a credential is needed: ACC-<realm>')
 
 /** Returns the words if all of them are credential names. @throws {UsageError} a word is not a credential name. */
 export function credentialNames(words: readonly string[]): string[] {

@@ -1,11 +1,8 @@
-import { Label, Tags } from '@integration-host/shared/contracts/text'
-import { pairOf, validOption } from './command.ts'
+import { Label, Tags } from '@integration-host/shared/contracts/labels'
+import { lists, pairOf, texts, validOption } from './command.ts'
 
 /** The options `--label` and `--tag` of a command. */
-export const labelOptions = {
-  label: { type: 'string' },
-  tag: { type: 'string', multiple: true },
-} as const
+export const labelOptions = { ...texts('label'), ...lists('tag') }
 
 /**
  * Parses the values of `--label` and `--tag NAME=VALUE`. A member of the result is absent if the option was not given.

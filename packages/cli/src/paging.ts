@@ -1,9 +1,20 @@
 /** Reads and prints lists, which the services return page by page. */
+import type { ParseArgsOptionsConfig } from 'node:util'
 import type { z } from 'zod'
-import { wholeNumber } from './command.ts'
+import { type Definition, defineCommand, flags, type Given, texts, wholeNumber } from './command.ts'
 import { UsageError } from './exit-code.ts'
-import type { ServiceApi } from './service-api.ts'
-import { createTable, print, type Terminal, widthOf } from './terminal.ts'
+import { openCoordinator, type ServiceApi } from './service-api.ts'
+import {
+  type Colour,
+  type Columns,
+  createTable,
+  notify,
+  plain,
+  print,
+  statusPainter,
+  type Terminal,
+  widthOf,
+} from './terminal.ts'
 
 /** A page. `next_cursor` or `next_before` is the position of the next page; `null` or absent on the last page. */
 type Page<Item> =
@@ -20,6 +31,16 @@ interface List<Item> {
   /** The maximum number of items that the service puts on a page. */
   readonly mostPerPage: number
 }
+
+/** Returns the parameters that are given as a query. A parameter with several values is repeated. */
+export const queryOf = (parameters: object): URLSearchParams =>
+  new URLSearchParams(
+    Object.entries(parameters).flatMap(([name, value]: [string, unknown]) =>
+      [value].flat().flatMap((one): [string, string][] => {
+        return one === undefined ? [] : [[name, String(one)]]
+      }),
+    ),
+  )
 
 /**
  * Returns the maximum number of items according to `--limit` or `--all`.
@@ -60,28 +81,83 @@ export async function* pagesOf<Item>(
   }
 }
 
-interface Format<Item> {
-  readonly isJson: boolean | undefined
-  readonly columns: readonly string[]
-  readonly rowOf: (item: Item) => readonly string[]
-  readonly paintCell?: Parameters<typeof createTable>[2]
-  /** The width of the table (default: that of the terminal). */
-  readonly width?: number
-}
-
 /** Prints the items of all pages, as a table or as JSON lines. Returns the position of the next page. */
 export async function printPages<Item, Next>(
   pages: AsyncGenerator<readonly Item[], Next, void>,
-  { isJson, columns, rowOf, paintCell, width }: Format<Item>,
+  isJson: boolean | undefined,
+  table: ReturnType<typeof createTable<Item>>,
   terminal: Terminal,
 ): Promise<Next> {
-  const table = createTable(columns, width ?? widthOf(terminal), paintCell)
   for (;;) {
     const page = await pages.next()
     if (page.done === true) return page.value
-    const lines = isJson
-      ? page.value.map((item) => JSON.stringify(item))
-      : table(page.value.map(rowOf))
+    const lines = isJson ? page.value.map((item) => JSON.stringify(item)) : table(page.value)
     await print(terminal, ...lines)
   }
 }
+
+/** The options of a list of which any part can be read. */
+export const cursorOptions = { ...texts('limit', 'cursor'), ...flags('all') }
+
+/** Returns the text that names the options for the next page of a list with {@link cursorOptions}. */
+export const moreByCursor = (cursor: string): string => `--cursor ${cursor}, or --all`
+
+export const DEFAULT_LIMIT = 50
+
+interface PagedList<Options extends ParseArgsOptionsConfig, Argument, Item>
+  extends
+    Omit<Definition<Options, Argument>, 'run'>,
+    Pick<List<Item>, 'schema'>,
+    Partial<Pick<List<Item>, 'mostPerPage'>> {
+  /** Returns the query. @throws {UsageError} an option is invalid. */
+  readonly parametersOf?: (given: Given<Options, Argument>) => object
+  readonly pathOf: (
+    service: ServiceApi,
+    given: Given<Options, Argument>,
+  ) => string | Promise<string>
+  readonly defaultLimit?: number
+  readonly columns: Columns<Item>
+  /** The colours of the texts in the column `STATUS`. */
+  readonly colours?: Readonly<Record<string, Colour>>
+  /** Returns the text that names the options for the next page. */
+  readonly more: (position: string) => string
+}
+
+/** Creates a command that prints a list of the coordinator, which may have several pages. */
+export const pagedList = <
+  const Options extends ParseArgsOptionsConfig = Record<never, never>,
+  Argument = void,
+  Item = unknown,
+>({
+  parametersOf = () => ({}),
+  pathOf,
+  schema,
+  defaultLimit = DEFAULT_LIMIT,
+  mostPerPage = 500,
+  columns,
+  colours = {},
+  more,
+  ...definition
+}: PagedList<Options, Argument, Item>) =>
+  defineCommand<Options, Argument>({
+    ...definition,
+    async run(given) {
+      const { terminal } = given
+      // The cast is needed because the options of a list are a type parameter.
+      const values: {
+        limit?: string
+        all?: boolean
+        cursor?: string
+        url?: string
+        json?: boolean
+      } = given.values
+      const limit = limitOf(values, defaultLimit)
+      const query = queryOf({ ...parametersOf(given), cursor: values.cursor })
+      const service = openCoordinator(values.url, terminal)
+      const path = await pathOf(service, given)
+      const pages = pagesOf(service, { path, query, schema, limit, mostPerPage })
+      const table = createTable(columns, widthOf(terminal), statusPainter(terminal, colours))
+      const next = await printPages(pages, values.json, table, terminal)
+      if (next !== null) notify(terminal, `There are more: ${more(plain(next))}.`)
+    },
+  })

@@ -41,14 +41,21 @@ describe('the progress line of a command', () => {
 describe('the output of a command', () => {
   it('a command removes line breaks and terminal control characters from response texts that it prints', () => {
     expect(plain('a\tb\r\nc\u001b]0;title\u0007\u009b31m\u202e')).toBe('a b c�]0;title��31m�')
-    expect(createTable(['A', 'B'])([['x\ny', 'z']])).toEqual(['A    B', 'x y  z'])
+    const table = createTable<{ a: string; b: string }>({ A: 'a', B: ({ b }) => b })
+    expect(table([{ a: 'x\ny', b: 'z' }])).toEqual(['A    B', 'x y  z'])
   })
 
   it('a table that is too wide for the terminal gets narrower columns, except the first column', () => {
-    const table = createTable(['ID', 'STATUS', 'ERROR'], 30)
-    const lines = table([['transaction-1', 'Failed', 'e'.repeat(50)]])
+    interface Row {
+      readonly id: string
+      readonly status: string
+      readonly error: string
+    }
+    const table = createTable<Row>({ ID: 'id', STATUS: 'status', ERROR: 'error' }, 30)
+    const lines = table([{ id: 'transaction-1', status: 'Failed', error: 'e'.repeat(50) }])
     expect(lines).toEqual(['ID             STATUS  ERROR', 'transaction-1  Failed  eeeeee…'])
-    expect(table([['2', '日本', '日本語の長いエラー']])).toEqual(['2              日本    日本語…'])
+    const wide = { id: '2', status: '日本', error: '日本語の長いエラー' }
+    expect(table([wide])).toEqual(['2              日本    日本語…'])
   })
 
   it.each([

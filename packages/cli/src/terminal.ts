@@ -79,21 +79,37 @@ const GAP = '  '
 /** The minimum width of a column. To make a table fit the terminal, wider columns are cut, but not below this width. */
 const MIN_COLUMN = 6
 
+type Cell = string | number | null | undefined
+type CellMember<Item> = {
+  [Name in keyof Item]-?: Item[Name] extends Cell ? Name : never
+}[keyof Item]
+
+/** The columns of a table by their headers: the member of an item that a column shows, or a function that returns it. */
+export type Columns<Item> = Readonly<Record<string, CellMember<Item> | ((item: Item) => Cell)>>
+
+const cellsOf = <Item>(columns: Columns<Item>, item: Item): string[] =>
+  Object.values(columns).map((column) => {
+    const cell = typeof column === 'function' ? column(item) : (item[column] as Cell)
+    return plain(String(cell ?? ''))
+  })
+
 /**
- * Returns a function that formats rows as lines with aligned columns. The first call also returns the header line. In
+ * Returns a function that formats items as lines with aligned columns. The first call also returns the header line. In
  * later calls each column is at least as wide as in earlier calls. If `width` is given, the widest columns are cut
- * until the lines fit. The first column identifies the row and is never cut.
+ * until the lines fit. The first column identifies the item and is never cut.
  */
-export function createTable(
-  header: readonly string[],
+export function createTable<Item>(
+  columns: Columns<Item>,
   width?: number,
   /** Colours the text of a cell. The text has already been padded to the width of its column. */
-  paintCell: (text: string, column: number) => string = (text) => text,
-): (rows: readonly (readonly string[])[]) => string[] {
-  const widths = header.map(() => 0)
+  paintCell: (text: string, header: string) => string = (text) => text,
+): (items: readonly Item[]) => string[] {
+  const headers = Object.keys(columns)
+  const widths = headers.map(() => 0)
   let isStarted = false
-  return (rows) => {
-    const all = (isStarted ? rows : [header, ...rows]).map((row) => row.map(plain))
+  return (items) => {
+    const rows = items.map((item) => cellsOf(columns, item))
+    const all = isStarted ? rows : [headers, ...rows]
     isStarted = true
     for (const row of all)
       for (const [column, text] of row.entries())
@@ -101,7 +117,7 @@ export function createTable(
     const shown = width === undefined ? widths : fitted(widths, width)
     return all.map((row) =>
       row
-        .map((text, column) => paintCell(padded(text, shown[column] ?? 0), column))
+        .map((text, column) => paintCell(padded(text, shown[column] ?? 0), headers[column] ?? ''))
         .join(GAP)
         .trimEnd(),
     )
@@ -179,33 +195,30 @@ export function painter({ stdout, env }: Terminal): (colour: Colour, text: strin
 /** Returns the function with which {@link createTable} colours the cells of the column `STATUS` by their text. */
 export function statusPainter(
   terminal: Terminal,
-  columns: readonly string[],
   colours: Readonly<Record<string, Colour>>,
-): (text: string, column: number) => string {
+): (text: string, header: string) => string {
   const paint = painter(terminal)
-  const statusColumn = columns.indexOf('STATUS')
-  return (text, column) => {
-    const colour = column === statusColumn ? colours[text.trimEnd()] : undefined
+  return (text, header) => {
+    const colour = header === 'STATUS' ? colours[text.trimEnd()] : undefined
     return colour === undefined ? text : paint(colour, text)
   }
 }
 
 /**
- * Returns the lines of a table of check results, each with its `note` below it. The first cell is the verdict, which is
- * coloured.
+ * Returns the lines of a table of check results, each with its `note` below it, if there is one. The first column is the
+ * verdict, which has the colour of the result.
  */
-export function verdictTable(
-  columns: readonly string[],
-  results: readonly {
-    readonly cells: readonly string[]
-    readonly colour: Colour
-    readonly note: string | null
-  }[],
+export function verdictTable<Item>(
+  columns: Columns<Item>,
+  items: readonly Item[],
+  detailOf: (item: Item) => { readonly colour: Colour; readonly note: string | null },
   paint: ReturnType<typeof painter>,
 ): string[] {
-  const [header = '', ...rows] = createTable(columns)(results.map(({ cells }) => cells))
-  const indent = ' '.repeat(header.indexOf(columns[1] ?? ''))
-  const lines = results.flatMap(({ cells: [verdict = ''], colour, note }, index) => {
+  const [header = '', ...rows] = createTable(columns)(items)
+  const indent = ' '.repeat(header.indexOf(Object.keys(columns)[1] ?? ''))
+  const lines = items.flatMap((item, index) => {
+    const { colour, note } = detailOf(item)
+    const [verdict = ''] = cellsOf(columns, item)
     const line = paint(colour, verdict) + (rows[index] ?? '').slice(verdict.length)
     return note === null ? [line] : [line, `${indent}→ ${plain(note)}`]
   })
@@ -248,6 +261,10 @@ export const isInteractive = ({ stdin, stderr }: Terminal): boolean =>
 /** Prompts for one line of input. The terminal echoes the input. */
 export const prompt = (terminal: Terminal, question: string): Promise<string> =>
   promptOn(terminal, terminal.stderr, question)
+
+/** Prompts for a confirmation; the default is no. */
+export const confirm = async (terminal: Terminal, question: string): Promise<boolean> =>
+  /^y(es)?$/i.test((await prompt(terminal, `${question} [y/N] `)).trim())
 
 /** Prompts for one line of input. The terminal does not echo the input. */
 export async function promptSecret(terminal: Terminal, question: string): Promise<Secret> {

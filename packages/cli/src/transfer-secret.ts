@@ -7,14 +7,12 @@ import { parseConfig, secret } from '@integration-host/shared/process/config'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
+import { texts } from './command.ts'
 import { UsageError } from './exit-code.ts'
 import { usable } from './settings.ts'
 import { promptSecret, isInteractive, type Terminal } from './terminal.ts'
 
-export const transferOptions = {
-  'passphrase-file': { type: 'string' },
-  'key-file': { type: 'string' },
-} as const
+export const transferOptions = texts('passphrase-file', 'key-file')
 
 export const transferOptionsHelp = `  --passphrase-file FILE   holds the passphrase, at least 12 characters
   --key-file FILE          holds a key instead: 32 bytes as base64 (openssl rand -base64 32)

@@ -1,9 +1,9 @@
 /** Repeats a command at an interval. On a terminal its output is redrawn; otherwise new lines are printed. */
-import { durationMsOf } from './command.ts'
+import { durationMsOf, flags, texts } from './command.ts'
 import { CommandFailed, exitCodes } from './exit-code.ts'
 import { notify, pause, print, rowsOf, type Terminal } from './terminal.ts'
 
-export const watchOptions = { watch: { type: 'boolean' }, interval: { type: 'string' } } as const
+export const watchOptions = { ...flags('watch'), ...texts('interval') }
 const DEFAULT_SECONDS = 2
 export const INTERVAL_HELP = `  --interval SECONDS  the time between two requests (default ${DEFAULT_SECONDS}, at most 3600)`
 export const WATCH_HELP = `  --watch             repeat until Ctrl-C: a terminal is redrawn, otherwise only changes are printed

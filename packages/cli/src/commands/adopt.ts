@@ -8,7 +8,7 @@ import {
 } from '@integration-host/shared/contracts/custody'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { z } from 'zod'
-import { type Command, expectNone, parse } from '../command.ts'
+import { defineCommand, texts, yesOption } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import { type FileLine, type GrantsFile, readGrants } from '../grants-file.ts'
 import {
@@ -19,6 +19,7 @@ import {
   type ServiceApi,
 } from '../service-api.ts'
 import {
+  confirm,
   counted,
   createProgress,
   isInteractive,
@@ -26,7 +27,6 @@ import {
   pause,
   plain,
   print,
-  prompt,
   type Terminal,
 } from '../terminal.ts'
 
@@ -45,7 +45,7 @@ const RECONNECT_MS = 1_000
 const NOTICE = `The other program must be stopped, on every machine. Each token in the file is sent to the provider once. From then
 on only this installation can refresh these grants: the other program must not use its tokens again.`
 
-export const adopt: Command = {
+export const adopt = defineCommand({
   summary: 'take over grants that another program holds',
   usage: '[--file FILE] [--yes]',
   help: `Takes over grants that another program holds. The other program must be stopped first, on every machine: two
@@ -63,12 +63,8 @@ If the command or the service was interrupted, run it again with the same file: 
 Examples:
   integration-host credentials adopt --file grants.ndjson
   decrypt grants.ndjson.gpg | integration-host credentials adopt --yes`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      file: { type: 'string' },
-      yes: { type: 'boolean', short: 'y' },
-    })
-    expectNone(positionals)
+  options: { ...texts('file'), ...yesOption },
+  async run({ values, terminal }) {
     const service = openTokenService(values.url, terminal)
     const file = await readFrom(values.file ?? '-', terminal)
     const lines = counted(file.grants.length + file.rejected.length, 'line')
@@ -107,7 +103,7 @@ Examples:
     const isComplete = FAILED.every((outcome) => !counts.has(outcome))
     return isComplete ? exitCodes.ok : exitCodes.failed
   },
-}
+})
 
 const FAILED: readonly GrantOutcome[] = ['refused', 'unavailable', 'invalid']
 
@@ -136,8 +132,7 @@ async function isConfirmed(
   if (isYes) return true
   if (!isInteractive(terminal))
     throw new UsageError('Without a terminal for the prompt, --yes is needed; no token was sent')
-  const question = `Is the other program stopped? Adopt ${counted(count, 'grant')}? [y/N] `
-  return /^y(es)?$/i.test((await prompt(terminal, question)).trim())
+  return confirm(terminal, `Is the other program stopped? Adopt ${counted(count, 'grant')}?`)
 }
 
 interface Sending {
@@ -229,11 +224,11 @@ const isTemporary = (error: unknown): boolean =>
 
 function textOf({ Line, Name, Outcome, Version, Code, Reason, TraceId }: GrantResult): string {
   const details = [
-    ...(Version === undefined ? [] : [`version ${Version}`]),
-    ...(Code === undefined ? [] : [Code]),
-    ...(Reason === undefined ? [] : [Reason]),
-    ...(TraceId === undefined ? [] : [`trace id ${TraceId}`]),
-  ]
+    Version === undefined ? undefined : `version ${Version}`,
+    Code,
+    Reason,
+    TraceId === undefined ? undefined : `trace id ${TraceId}`,
+  ].filter((detail) => detail !== undefined)
   return plain(
     `Line ${Line}${Name === null ? '' : `, ${Name}`}: ${Outcome}${details.length === 0 ? '' : ` (${details.join('; ')})`}`,
   )

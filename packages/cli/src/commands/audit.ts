@@ -1,9 +1,17 @@
 import { type AuditHead, AuditPage } from '@integration-host/shared/contracts/audit'
 import { type ReadAudit, verifyChain } from '../audit-chain.ts'
-import { type Command, credentialNames, expectNone, parse, wholeNumber } from '../command.ts'
+import { credentialNames, defineCommand, flags, texts, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
-import { limitOf, pagesOf } from '../paging.ts'
-import { counted, createProgress, createTable, print, notify, widthOf } from '../terminal.ts'
+import { limitOf, pagesOf, queryOf } from '../paging.ts'
+import {
+  type Columns,
+  counted,
+  createProgress,
+  createTable,
+  notify,
+  print,
+  widthOf,
+} from '../terminal.ts'
 import { openTokenService, type ServiceApi } from '../service-api.ts'
 
 const PAGE = 1_000
@@ -30,26 +38,26 @@ async function* inOrder(read: ReadAudit, after: number): AsyncGenerator<Entries,
 const newestFirst = (service: ServiceApi, name: string | undefined, limit: number) =>
   pagesOf(service, {
     path: '/audit',
-    query: new URLSearchParams(name === undefined ? {} : { name }),
+    query: queryOf({ name }),
     schema: AuditPage,
     limit,
     mostPerPage: PAGE,
   })
 
-const rowOf = (entry: Entries[number]): string[] => [
-  String(entry.Seq),
-  entry.At,
-  entry.Who,
-  entry.What,
-  entry.Name,
-  String(entry.Version),
-  entry.Outcome,
-  String(entry.Count ?? ''),
-  entry.TraceId ?? '',
-  entry.Reason ?? '',
-]
+const columns: Columns<Entries[number]> = {
+  SEQ: 'Seq',
+  AT: 'At',
+  WHO: 'Who',
+  WHAT: 'What',
+  NAME: 'Name',
+  VERSION: 'Version',
+  OUTCOME: 'Outcome',
+  COUNT: 'Count',
+  'TRACE ID': 'TraceId',
+  REASON: 'Reason',
+}
 
-export const auditList: Command = {
+export const auditList = defineCommand({
   summary: 'list who did what to which credential, when and with what outcome',
   usage: '[--name ACC-<realm>] [--since SEQ | --newest] [--limit N]',
   help: `Lists the audit log, the oldest entry first. With --json each line is one entry in the form that is hashed.
@@ -63,24 +71,15 @@ Examples:
   integration-host audit list --name ACC-9341453908059889
   integration-host audit list --name ACC-9341453908059889 --newest --limit 20
   integration-host audit list --json --since 5001 >> audit.ndjson`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      name: { type: 'string' },
-      since: { type: 'string' },
-      newest: { type: 'boolean' },
-      limit: { type: 'string' },
-    })
-    expectNone(positionals)
+  options: { ...texts('name', 'since', 'limit'), ...flags('newest') },
+  async run({ values, terminal }) {
     const [name] = credentialNames(values.name === undefined ? [] : [values.name])
     const since = wholeNumber('--since', values.since ?? '1')
     const limit = limitOf(values, Number.POSITIVE_INFINITY)
     if (values.newest && values.since !== undefined)
       throw new UsageError('--newest cannot be combined with --since')
     const service = openTokenService(values.url, terminal)
-    const table = createTable(
-      ['SEQ', 'AT', 'WHO', 'WHAT', 'NAME', 'VERSION', 'OUTCOME', 'COUNT', 'TRACE ID', 'REASON'],
-      widthOf(terminal),
-    )
+    const table = createTable(columns, widthOf(terminal))
     const pages = values.newest
       ? newestFirst(service, name, limit)
       : inOrder(readerOf(service), Math.max(since - 1, 0))
@@ -89,18 +88,15 @@ Examples:
       const wanted = items
         .filter((entry) => name === undefined || entry.Name === name)
         .slice(0, left)
-      const lines = values.json
-        ? wanted.map((entry) => JSON.stringify(entry))
-        : table(wanted.map(rowOf))
+      const lines = values.json ? wanted.map((entry) => JSON.stringify(entry)) : table(wanted)
       await print(terminal, ...lines)
       left -= wanted.length
       if (left <= 0) break
     }
-    return exitCodes.ok
   },
-}
+})
 
-export const auditVerify: Command = {
+export const auditVerify = defineCommand({
   summary: 'verify the hash chain of the audit log',
   usage: '[--expect SEQ:HASH]',
   help: `Recomputes the hash chain of the audit log and prints its head as SEQ:HASH. Exit code 1 if an entry was changed,
@@ -114,9 +110,8 @@ Examples:
   integration-host audit verify
   integration-host audit verify --expect 4711:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
   integration-host audit verify --json | jq -r .Head`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, { expect: { type: 'string' } })
-    expectNone(positionals)
+  options: texts('expect'),
+  async run({ values, terminal, output }) {
     const expected = values.expect === undefined ? null : headOf(values.expect)
     const read = readerOf(openTokenService(values.url, terminal))
     const progress = createProgress(terminal)
@@ -124,40 +119,32 @@ Examples:
       progress.update(`${count} entries checked`),
     ).finally(() => progress.end())
     const Head = `${head.Seq}:${head.Hash}`
-    if (values.json) {
-      const Break = broken === null ? null : { Seq: broken.seq, Reason: broken.reason }
-      await print(
-        terminal,
-        JSON.stringify({ Checked: checked, First: first, Head, Missing: missing, Break }),
-      )
-    } else if (broken === null && missing > 0) {
-      await print(
-        terminal,
-        `${counted(checked, 'audit entry', 'audit entries')}, ${first ?? head.Seq + 1} to ${head.Seq}: ${counted(missing, 'entry', 'entries')} before the first of them ${missing === 1 ? 'is' : 'are'} missing.`,
-        Head,
-      )
-    } else if (broken === null) {
-      const range = first === null ? '' : `, ${first} to ${head.Seq}`
-      await print(
-        terminal,
-        `${counted(checked, 'audit entry', 'audit entries')}${range}: the chain is intact.`,
-        Head,
-      )
-    } else {
-      notify(terminal, `The audit log is broken at entry ${broken.seq}: ${broken.reason}.`)
-    }
-    if (broken !== null) return exitCodes.failed
-    if (missing === 0) return exitCodes.ok
+    const Break = broken === null ? null : { Seq: broken.seq, Reason: broken.reason }
+    const document = { Checked: checked, First: first, Head, Missing: missing, Break }
+    const all = counted(checked, 'audit entry', 'audit entries')
     const entries = counted(missing, 'entry', 'entries')
+    const oldest = first ?? head.Seq + 1
+    if (broken !== null) {
+      if (values.json) await output(document)
+      else notify(terminal, `The audit log is broken at entry ${broken.seq}: ${broken.reason}.`)
+      return exitCodes.failed
+    }
+    if (missing === 0) {
+      const range = first === null ? '' : `, ${first} to ${head.Seq}`
+      await output(document, `${all}${range}: the chain is intact.`, Head)
+      return exitCodes.ok
+    }
+    const sentence = `${entries} before the first of them ${missing === 1 ? 'is' : 'are'} missing.`
+    await output(document, `${all}, ${oldest} to ${head.Seq}: ${sentence}`, Head)
     notify(
       terminal,
       expected === null
-        ? `The log no longer keeps ${entries} before entry ${first ?? head.Seq + 1}, so the log is not complete; the chain continues from there without a break.`
-        : `The log no longer keeps ${entries} after the expected entry ${expected.Seq}, so these were not checked; the chain continues from entry ${first ?? head.Seq + 1} without a break.`,
+        ? `The log no longer keeps ${entries} before entry ${oldest}, so the log is not complete; the chain continues from there without a break.`
+        : `The log no longer keeps ${entries} after the expected entry ${expected.Seq}, so these were not checked; the chain continues from entry ${oldest} without a break.`,
     )
     return exitCodes.auditGap
   },
-}
+})
 
 /** Parses the value of `--expect`. @throws {UsageError} the value does not have the form SEQ:HASH. */
 function headOf(text: string): AuditHead {

@@ -1,12 +1,12 @@
 /** The command `books check`: whether the books of a company are ready to be closed for a period. */
 import { BooksView } from '@integration-host/shared/contracts/company'
 import { Realm } from '@integration-host/shared/contracts/realm'
-import { type Command, expectNone, parse } from '../command.ts'
+import { defineCommand, texts } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
+import { queryOf } from '../paging.ts'
 import { openCoordinator } from '../service-api.ts'
-import { print } from '../terminal.ts'
 
-export const checkBooks: Command = {
+export const checkBooks = defineCommand({
   summary: 'check whether the books of a company are ready to be closed',
   usage: '--realm REALM (--month YYYY-MM | --since TIME [--until TIME])',
   help: `Prints one sentence: which runs of the period are unfinished, failed or in doubt, and which objects that runs have written
@@ -21,37 +21,26 @@ Exit code 0: ready to close, 1: not ready.
 Examples:
   integration-host books check --realm 9341453908059889 --month 2026-10
   integration-host books check --realm 9341453908059889 --month 2026-10 --json | jq .Entries`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      realm: { type: 'string' },
-      month: { type: 'string' },
-      since: { type: 'string' },
-      until: { type: 'string' },
-    })
-    expectNone(positionals)
+  options: texts('realm', 'month', 'since', 'until'),
+  async run({ values, terminal, output }) {
     const { realm = '' } = values
     if (!Realm.safeParse(realm).success) throw new UsageError('--realm REALM is needed')
-    const period = periodOf(values)
-    const view = await openCoordinator(values.url, terminal).get(
-      `/realms/${encodeURIComponent(realm)}/books?${new URLSearchParams(period).toString()}`,
-      BooksView,
-    )
-    await print(terminal, values.json ? JSON.stringify(view) : `${realm}: ${view.Sentence}`)
+    const path = `/realms/${encodeURIComponent(realm)}/books?${queryOf(periodOf(values)).toString()}`
+    const view = await openCoordinator(values.url, terminal).get(path, BooksView)
+    await output(view, `${realm}: ${view.Sentence}`)
     return view.Ready ? exitCodes.ok : exitCodes.failed
   },
-}
-
-interface Period {
-  readonly month?: string | undefined
-  readonly since?: string | undefined
-  readonly until?: string | undefined
-}
+})
 
 /** @throws {UsageError} the options do not name one period. */
-function periodOf({ month, since, until }: Period): Record<string, string> {
+function periodOf({
+  month,
+  since,
+  until,
+}: Partial<Record<'month' | 'since' | 'until', string | undefined>>) {
   if (month === undefined) {
     if (since === undefined) throw new UsageError('--month YYYY-MM or --since TIME is needed')
-    return { since, ...(until !== undefined && { until }) }
+    return { since, until }
   }
   if (since !== undefined || until !== undefined)
     throw new UsageError('Either --month or --since and --until')

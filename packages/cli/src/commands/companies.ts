@@ -2,7 +2,7 @@
 import { keyName } from '@integration-host/shared/access/key-list'
 import { CompanyPauseView, PausedCompanies } from '@integration-host/shared/contracts/company'
 import { Realm } from '@integration-host/shared/contracts/realm'
-import { expectNone } from '../command.ts'
+import { onlyWord } from '../command.ts'
 import { UsageError } from '../exit-code.ts'
 import { changeCommand, listCommand } from '../service-command.ts'
 
@@ -15,21 +15,28 @@ Examples:
   integration-host companies paused`,
   path: '/realms/paused',
   response: PausedCompanies,
-  columns: ['COMPANY', 'PAUSED AT', 'BY', 'REASON'],
-  rowOf: ({ Realm: realm, PausedAt, PausedBy, Reason }) => [
-    realm,
-    PausedAt ?? '',
-    keyName(PausedBy ?? ''),
-    Reason ?? '',
-  ],
+  columns: {
+    COMPANY: 'Realm',
+    'PAUSED AT': 'PausedAt',
+    BY: ({ PausedBy }) => keyName(PausedBy ?? ''),
+    REASON: 'Reason',
+  },
 })
+
+/** Returns the function that reads the only argument of a command, the id of a company. */
+export const realmArgument =
+  (command: string) =>
+  (words: readonly string[]): string => {
+    const missing = `The id of a company is needed: ${command} REALM`
+    const [realm] = words
+    if (!Realm.safeParse(realm).success) throw new UsageError(missing)
+    return onlyWord(words, missing)
+  }
 
 const change = (action: 'pause' | 'resume', done: string) => ({
   usage: 'REALM',
-  pathOf([realm, ...rest]: readonly string[]): string {
-    if (realm === undefined || !Realm.safeParse(realm).success)
-      throw new UsageError(`The id of a company is needed: companies ${action} REALM`)
-    expectNone(rest)
+  pathOf(words: readonly string[]): string {
+    const realm = realmArgument(`companies ${action}`)(words)
     return `/realms/${encodeURIComponent(realm)}/${action}`
   },
   response: CompanyPauseView,

@@ -2,16 +2,16 @@
 import { isUserName, userLine } from '@integration-host/shared/access/user-line'
 import { roles } from '@integration-host/shared/access/scope'
 import { z } from 'zod'
-import { type Command, expectNone, parse, validOption } from '../command.ts'
-import { exitCodes, UsageError } from '../exit-code.ts'
+import { defineCommand, expectNone, texts, validOption } from '../command.ts'
+import { UsageError } from '../exit-code.ts'
 import { openConsole } from '../service-api.ts'
-import { createTable, isInteractive, notify, print } from '../terminal.ts'
+import { type Columns, createTable, isInteractive, notify, print } from '../terminal.ts'
 import { promptTwice, readSecretFile } from '../transfer-secret.ts'
 
 const SignInLink = z.object({ Url: z.string(), ExpiresAt: z.string() })
 const MIN_LENGTH = 12
 
-export const makeSignInLink: Command = {
+export const makeSignInLink = defineCommand({
   summary: 'make a link that signs an operator in once',
   usage: '',
   help: `Prints a link to the console, which signs an operator in once, within ten minutes. The console must accept links (SIGN_IN).
@@ -21,31 +21,34 @@ The service key must be one of SERVICE_API_KEY(S) of the console.
 
 Examples:
   integration-host console sign-in`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {})
-    expectNone(positionals)
+  async run({ values, terminal, output }) {
     const link = await openConsole(values.url, terminal).post('/sign-in-links', {}, SignInLink)
     notify(terminal, `The link works once, until ${link.ExpiresAt}:`)
-    await print(terminal, values.json ? JSON.stringify(link) : link.Url)
-    return exitCodes.ok
+    await output(link, link.Url)
   },
-}
-
-const AllSessions = z.object({
-  Sessions: z.array(
-    z.object({
-      User: z.string(),
-      Role: z.string(),
-      Way: z.string(),
-      Browser: z.string(),
-      UsedAt: z.string(),
-      ExpiresAt: z.string(),
-    }),
-  ),
 })
+
+const Session = z.object({
+  User: z.string(),
+  Role: z.string(),
+  Way: z.string(),
+  Browser: z.string(),
+  UsedAt: z.string(),
+  ExpiresAt: z.string(),
+})
+const AllSessions = z.object({ Sessions: z.array(Session) })
 const EndedSessions = z.object({ Ended: z.number() })
 
-export const manageSessions: Command = {
+const columns: Columns<z.output<typeof Session>> = {
+  USER: 'User',
+  ROLE: 'Role',
+  WAY: 'Way',
+  BROWSER: 'Browser',
+  'LAST USE': 'UsedAt',
+  ENDS: 'ExpiresAt',
+}
+
+export const manageSessions = defineCommand({
   summary: 'list the sessions of all persons, or end those of one',
   usage: 'list | end --user NAME',
   help: `Lists the sessions of all persons at the console, the last used first, or ends all sessions of one person.
@@ -57,40 +60,30 @@ The service key must be one of SERVICE_API_KEY(S) of the console.
 Examples:
   integration-host console sessions list
   integration-host console sessions end --user eve`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, { user: { type: 'string' } })
-    const [action, ...rest] = positionals
-    expectNone(rest)
+  options: texts('user'),
+  argumentOf([action, ...others]) {
+    expectNone(others)
+    return action
+  },
+  async run({ values, argument: action, terminal, output }) {
     if (action === 'list' && values.user === undefined) {
       const api = openConsole(values.url, terminal)
       const { Sessions } = await api.get('/sessions', AllSessions)
-      const table = createTable(['USER', 'ROLE', 'WAY', 'BROWSER', 'LAST USE', 'ENDS'])
       const lines = values.json
         ? Sessions.map((session) => JSON.stringify(session))
-        : table(
-            Sessions.map(({ User, Role, Way, Browser, UsedAt, ExpiresAt }) => [
-              User,
-              Role,
-              Way,
-              Browser,
-              UsedAt,
-              ExpiresAt,
-            ]),
-          )
-      await print(terminal, ...lines)
-      return exitCodes.ok
+        : createTable(columns)(Sessions)
+      return print(terminal, ...lines)
     }
     if (action !== 'end' || !values.user)
       throw new UsageError('Say what to do: list, or end --user NAME')
     const path = `/sessions?user=${encodeURIComponent(values.user)}`
     const console = openConsole(values.url, terminal)
     const { data: ended } = await console.send(path, EndedSessions, { method: 'DELETE', body: {} })
-    await print(terminal, values.json ? JSON.stringify(ended) : `Sessions ended: ${ended.Ended}`)
-    return exitCodes.ok
+    return output(ended, `Sessions ended: ${ended.Ended}`)
   },
-}
+})
 
-export const makePassword: Command = {
+export const makePassword = defineCommand({
   summary: 'make a line of the users file of the console',
   usage: 'NAME [--role ROLE] [--password-file FILE]',
   help: `Prints the line of USERS_FILE for a person, with the hash of a password. Append it to the file, which the console reads again within a second.
@@ -101,13 +94,12 @@ It calls no service.
 
 Examples:
   (umask 077; integration-host console password ada --role operator >> users)`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      role: { type: 'string' },
-      'password-file': { type: 'string' },
-    })
-    const [name = '', ...rest] = positionals
-    expectNone(rest)
+  options: texts('role', 'password-file'),
+  argumentOf([name = '', ...others]) {
+    expectNone(others)
+    return name
+  },
+  async run({ values, argument: name, terminal, output }) {
     if (values.url !== undefined)
       throw new UsageError('console password calls no service, so it has no option --url')
     if (!isUserName(name))
@@ -123,7 +115,6 @@ Examples:
     if (password.reveal().length < MIN_LENGTH)
       throw new UsageError(`The password must have at least ${MIN_LENGTH} characters`)
     const line = await userLine(name, role, password.reveal())
-    await print(terminal, values.json ? JSON.stringify({ line }) : line)
-    return exitCodes.ok
+    await output({ line }, line)
   },
-}
+})

@@ -2,12 +2,22 @@ import { nameOf } from '@integration-host/shared/contracts/text'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
-import { type Command, expectNone, oneName, pairOf, parse, validOption } from '../command.ts'
+import {
+  defineCommand,
+  flags,
+  type Given,
+  lists,
+  oneName,
+  pairOf,
+  texts,
+  validOption,
+  yesOption,
+} from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
-import { faultLines, labelled } from '../fault-lines.ts'
+import { faultLines, labelledLines } from '../fault-lines.ts'
 import { labelOptions, parseLabels } from '../label-options.ts'
-import { pagesOf, printPages } from '../paging.ts'
-import { prompt, isInteractive, print, notify, type Terminal } from '../terminal.ts'
+import { pagesOf, printPages, queryOf } from '../paging.ts'
+import { type Columns, confirm, createTable, isInteractive, notify, widthOf } from '../terminal.ts'
 import { openTokenService, type ServiceApi } from '../service-api.ts'
 import { reasonOf, reasonOption } from './transactions/arguments.ts'
 
@@ -18,13 +28,10 @@ export const CredentialPage = z.object({
 })
 
 /** Yields the pages of credentials that match `conditions`, in the order of their names. */
-export const credentialPages = (
-  service: ServiceApi,
-  conditions: [name: string, value: string][] = [],
-) =>
+export const credentialPages = (service: ServiceApi, conditions: object = {}) =>
   pagesOf(service, {
     path: '/credentials',
-    query: new URLSearchParams(conditions),
+    query: queryOf(conditions),
     schema: CredentialPage,
     limit: Number.POSITIVE_INFINITY,
     mostPerPage: PAGE,
@@ -32,7 +39,7 @@ export const credentialPages = (
 
 export const pathOf = (name: string): string => `/credentials/${encodeURIComponent(name)}`
 
-export const list: Command = {
+export const list = defineCommand({
   summary: 'list credentials with their state',
   usage: '[--state STATE] [--class CLASS] [--tag NAME=VALUE] [--q TEXT]',
   help: `Lists credentials in the order of their names, without secrets. Without options it lists all, otherwise those
@@ -49,40 +56,26 @@ Examples:
   integration-host credentials list --state failing,must_reconnect
   integration-host credentials list --tag plan=gold --q acme
   integration-host credentials list --json | jq -r 'select(.Status == "faulted") | .Name'`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      state: { type: 'string', multiple: true },
-      class: { type: 'string', multiple: true },
-      tag: { type: 'string', multiple: true },
-      q: { type: 'string' },
-    })
-    expectNone(positionals)
-    const { state = [], class: classes = [], tag = [], q } = values
-    const conditions: [string, string][] = [
-      ...state.map((value): [string, string] => ['state', value]),
-      ...classes.map((value): [string, string] => ['class', value]),
-      ...tag.map((value): [string, string] => ['tag', pairOf('--tag', value).join(':')]),
-      ...(q === undefined ? [] : [['q', q] satisfies [string, string]]),
-    ]
-    const pages = credentialPages(openTokenService(values.url, terminal), conditions)
-    await printPages(pages, { isJson: values.json, columns: COLUMNS, rowOf }, terminal)
-    return exitCodes.ok
+  options: { ...lists('state', 'class', 'tag'), ...texts('q') },
+  async run({ values: { state, class: classes, tag, q, url, json }, terminal }) {
+    const tags = tag?.map((value) => pairOf('--tag', value).join(':'))
+    const conditions = { state, class: classes, tag: tags, q }
+    const pages = credentialPages(openTokenService(url, terminal), conditions)
+    await printPages(pages, json, createTable(columns, widthOf(terminal)), terminal)
   },
+})
+
+const columns: Columns<CredentialView> = {
+  NAME: 'Name',
+  COMPANY: (credential) => nameOf(credential),
+  STATE: 'State',
+  VERSION: 'Version',
+  EXPIRY: 'Expiry',
+  'HARD EXPIRY': 'HardExpiry',
+  FAULT: ({ Fault }) => Fault?.Code,
 }
 
-const COLUMNS = ['NAME', 'COMPANY', 'STATE', 'VERSION', 'EXPIRY', 'HARD EXPIRY', 'FAULT']
-
-const rowOf = (credential: CredentialView): string[] => [
-  credential.Name,
-  nameOf(credential) ?? '',
-  credential.State,
-  String(credential.Version),
-  credential.Expiry,
-  credential.HardExpiry ?? '',
-  credential.Fault?.Code ?? '',
-]
-
-export const show: Command = {
+export const show = defineCommand({
   summary: 'show one credential, its fault and the remedy',
   usage: 'ACC-<realm>',
   help: `Shows one credential without its secrets. For a faulted credential it also shows since when and why it is
@@ -91,53 +84,48 @@ faulted, the provider's trace id and the remedy; the exit code is 4.
 Examples:
   integration-host credentials show ACC-9341453908059889
   integration-host credentials show ACC-9341453908059889 --json | jq .Fault.Remedy`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {})
-    const name = oneName(positionals)
-    const credential = await openTokenService(values.url, terminal).get(
-      pathOf(name),
-      CredentialView,
-    )
-    await printCredential(terminal, credential, values.json)
+  argumentOf: oneName,
+  async run({ values, argument: name, terminal, output }) {
+    const service = openTokenService(values.url, terminal)
+    const credential = await service.get(pathOf(name), CredentialView)
+    await printCredential(output, credential)
     return credential.Fault === undefined ? exitCodes.ok : exitCodes.faulted
   },
-}
+})
 
 /** Prints a credential as JSON, or as lines for people. */
 export async function printCredential(
-  terminal: Terminal,
+  output: Given<Record<never, never>>['output'],
   credential: CredentialView,
-  isJson: boolean | undefined,
 ): Promise<void> {
-  if (isJson) return print(terminal, JSON.stringify(credential))
   const { Label, CompanyName, Tags = {}, Attempts, Fault } = credential
-  const optional = (label: string, text: string | undefined): string[] =>
-    text === undefined ? [] : [labelled(label, text)]
-  await print(
-    terminal,
-    labelled('Name', credential.Name),
-    ...optional('Label', Label),
-    ...optional('Company', CompanyName),
-    ...Object.entries(Tags).map(([name, value]) => labelled('Tag', `${name}=${value}`)),
-    labelled('Environment', credential.Environment),
-    labelled('Status', credential.Status),
-    labelled('State', credential.State),
-    labelled('Version', String(credential.Version)),
-    labelled('Refreshed', credential.RefreshedAt),
-    ...optional('Refresh due', credential.RefreshDueAt),
-    labelled('Expiry', credential.Expiry),
-    ...optional('Idle expiry', credential.IdleExpiry),
-    ...optional('Hard expiry', credential.HardExpiry),
-    ...(Attempts === 0 ? [] : [labelled('Attempts', String(Attempts))]),
-    // If the fault contains the time of the next attempt, `faultLines` prints this time, so it is not printed here.
-    ...(Fault?.NextTryAt === undefined ? optional('Next try', credential.NextTryAt) : []),
+  await output(
+    credential,
+    ...labelledLines([
+      ['Name', credential.Name],
+      ['Label', Label],
+      ['Company', CompanyName],
+      ...Object.entries(Tags).map(([name, value]) => ['Tag', `${name}=${value}`] as const),
+      ['Environment', credential.Environment],
+      ['Status', credential.Status],
+      ['State', credential.State],
+      ['Version', String(credential.Version)],
+      ['Refreshed', credential.RefreshedAt],
+      ['Refresh due', credential.RefreshDueAt],
+      ['Expiry', credential.Expiry],
+      ['Idle expiry', credential.IdleExpiry],
+      ['Hard expiry', credential.HardExpiry],
+      ['Attempts', Attempts === 0 ? null : String(Attempts)],
+      // If the fault contains the time of the next attempt, `faultLines` prints this time, so it is not printed here.
+      ['Next try', Fault?.NextTryAt === undefined ? credential.NextTryAt : null],
+    ]),
     ...(Fault === undefined ? [] : faultLines(Fault)),
   )
 }
 
 const Started = z.object({ url: z.url(), state: z.string(), expires_at: z.iso.datetime() })
 
-export const connect: Command = {
+export const connect = defineCommand({
   summary: 'print the address at which a company is connected',
   usage: '[--realm REALM] [--return-to URL] [--label TEXT] [--tag NAME=VALUE]…',
   help: `Starts an authorization and prints the address to open in a browser.
@@ -151,28 +139,19 @@ Examples:
   integration-host credentials connect
   integration-host credentials connect --label 'Acme Ltd' --tag plan=gold
   xdg-open "$(integration-host credentials connect --realm 9341453908059889)"`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      realm: { type: 'string' },
-      'return-to': { type: 'string' },
-      ...labelOptions,
-    })
-    expectNone(positionals)
+  options: { ...texts('realm', 'return-to'), ...labelOptions },
+  async run({ values, terminal, output }) {
     const realm = validOption('--realm', Realm.optional(), values.realm)
     const body = { realm, return_to: values['return-to'], ...parseLabels(values) }
-    const started = await openTokenService(values.url, terminal).post(
-      '/authorizations',
-      body,
-      Started,
-    )
+    const service = openTokenService(values.url, terminal)
+    const started = await service.post('/authorizations', body, Started)
     if (!values.json)
       notify(terminal, `Open this address in a browser before ${started.expires_at}:`)
-    await print(terminal, values.json ? JSON.stringify(started) : started.url)
-    return exitCodes.ok
+    await output(started, started.url)
   },
-}
+})
 
-export const refresh: Command = {
+export const refresh = defineCommand({
   summary: 'refresh a credential now',
   usage: 'ACC-<realm> [--reason TEXT]',
   help: `Refreshes a credential now, even if its access token is still valid, and shows it. If the grant has ended, it
@@ -183,17 +162,19 @@ shows the reason, the provider's trace id and the remedy; the exit code is 4.
 Examples:
   integration-host credentials refresh ACC-9341453908059889
   integration-host credentials refresh ACC-9341453908059889 --reason 'the provider is available again'`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, reasonOption)
-    const path = `${pathOf(oneName(positionals))}/refresh`
+  options: reasonOption,
+  argumentOf: oneName,
+  async run({ values, argument: name, terminal, output }) {
     const body = { Reason: reasonOf(values.reason) }
     const service = openTokenService(values.url, terminal)
-    await printCredential(terminal, await service.post(path, body, CredentialView), values.json)
-    return exitCodes.ok
+    await printCredential(
+      output,
+      await service.post(`${pathOf(name)}/refresh`, body, CredentialView),
+    )
   },
-}
+})
 
-export const remove: Command = {
+export const remove = defineCommand({
   summary: 'revoke the grant and remove the credential',
   usage: 'ACC-<realm> [--erase] [--reason TEXT] [--yes]',
   help: `Revokes the grant at the provider and removes the credential. To undo this, the company must be connected again.
@@ -206,14 +187,10 @@ export const remove: Command = {
 Examples:
   integration-host credentials remove ACC-9341453908059889
   integration-host credentials remove ACC-9341453908059889 --erase --yes`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      yes: { type: 'boolean', short: 'y' },
-      erase: { type: 'boolean', default: false },
-      ...reasonOption,
-    })
-    const { erase } = values
-    const name = oneName(positionals)
+  options: { ...yesOption, ...flags('erase'), ...reasonOption },
+  argumentOf: oneName,
+  async run({ values, argument: name, terminal, output }) {
+    const { erase = false } = values
     const reason = reasonOf(values.reason)
     const service = openTokenService(values.url, terminal)
     if (!values.yes) {
@@ -222,8 +199,8 @@ Examples:
           'Without a terminal for the prompt, --yes is needed; nothing was removed',
         )
       const more = erase ? ', and erase the data of its runs' : ''
-      const question = `Revoke the grant of ${name} at the provider and remove it${more}? [y/N] `
-      if (!/^y(es)?$/i.test((await prompt(terminal, question)).trim())) {
+      const question = `Revoke the grant of ${name} at the provider and remove it${more}?`
+      if (!(await confirm(terminal, question))) {
         notify(terminal, 'Nothing was removed.')
         return exitCodes.failed
       }
@@ -232,12 +209,9 @@ Examples:
     const body = reason === undefined ? undefined : { Reason: reason }
     const { headers } = await service.send(path, z.unknown(), { method: 'DELETE', body })
     const revocation = headers.get('Revocation')
-    if (values.json) {
-      const removal = { Name: name, ...(revocation !== null && { Revocation: revocation }) }
-      await print(terminal, JSON.stringify(removal))
-      return exitCodes.ok
-    }
-    await print(terminal, `${name} is removed.`)
+    const removal = { Name: name, ...(revocation !== null && { Revocation: revocation }) }
+    await output(removal, `${name} is removed.`)
+    if (values.json) return exitCodes.ok
     if (erase)
       notify(
         terminal,
@@ -252,4 +226,30 @@ Examples:
       )
     return exitCodes.ok
   },
-}
+})
+
+export const labelCredential = defineCommand({
+  summary: 'give a company a label and tags',
+  usage: 'ACC-<realm> [--label TEXT] [--tag NAME=VALUE]… [--clear]',
+  help: `Changes the label and the tags of a credential, and shows the credential. Values that are not given do not change.
+
+  --label TEXT       the name of the company for people, at most 100 characters
+  --tag NAME=VALUE   a tag; repeat it for up to ten. The given tags replace all stored ones
+  --clear            remove the label and the tags that are not given
+
+Examples:
+  integration-host credentials label ACC-9341453908059889 --label 'Acme Ltd' --tag plan=gold --tag team=north
+  integration-host credentials label ACC-9341453908059889 --clear`,
+  options: { ...labelOptions, ...flags('clear') },
+  argumentOf: oneName,
+  async run({ values, argument: name, terminal, output }) {
+    const { label, tags } = parseLabels(values)
+    const removed = values.clear === true ? null : undefined
+    const body = { Label: label ?? removed, Tags: tags ?? removed }
+    if (body.Label === undefined && body.Tags === undefined)
+      throw new UsageError('--label, --tag or --clear is needed')
+    const service = openTokenService(values.url, terminal)
+    const { data } = await service.send(pathOf(name), CredentialView, { method: 'PATCH', body })
+    await printCredential(output, data)
+  },
+})

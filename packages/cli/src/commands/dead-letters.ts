@@ -5,11 +5,11 @@ import {
   DeletedDeadLetters,
 } from '@integration-host/shared/contracts/operations'
 import { z } from 'zod'
-import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
-import { exitCodes, UsageError } from '../exit-code.ts'
-import { limitOf, pagesOf, printPages } from '../paging.ts'
+import { defineCommand, expectNone, flags, onlyWord, wholeNumber } from '../command.ts'
+import { UsageError } from '../exit-code.ts'
+import { cursorOptions, DEFAULT_LIMIT, moreByCursor, pagedList } from '../paging.ts'
 import { openCoordinator, type ServiceApi } from '../service-api.ts'
-import { counted, notify, plain, print, shortLine } from '../terminal.ts'
+import { counted, plain, shortLine } from '../terminal.ts'
 import {
   Header,
   PROCESS_HELP,
@@ -20,13 +20,10 @@ import {
   reasonOption,
 } from './transactions/arguments.ts'
 
-const DEFAULT_LIMIT = 50
-const MOST_PER_PAGE = 500
-
 const pathOf = async (service: ServiceApi, process: string | undefined): Promise<string> =>
   `${await processPathOf(service, process)}/dead-letters`
 
-export const listDeadLetters: Command = {
+export const listDeadLetters = pagedList({
   summary: 'list messages that could not be processed, the newest first',
   usage: '[--process NAME] [--limit N | --all] [--cursor CURSOR]',
   help: `Lists the messages of a process that could not be processed, with the reason and the run that they name, the newest
@@ -40,40 +37,23 @@ ${PROCESS_HELP}
 Examples:
   integration-host dead-letters list
   integration-host dead-letters list --all --json | jq -r .Reason | sort | uniq -c`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      ...processOption,
-      limit: { type: 'string' },
-      all: { type: 'boolean' },
-      cursor: { type: 'string' },
-    })
-    expectNone(positionals)
-    const limit = limitOf(values, DEFAULT_LIMIT)
-    const service = openCoordinator(values.url, terminal)
-    const path = await pathOf(service, values.process)
-    const query = new URLSearchParams(values.cursor === undefined ? {} : { cursor: values.cursor })
-    const list = { path, query, schema: DeadLetterPage, limit, mostPerPage: MOST_PER_PAGE }
-    const format = { isJson: values.json, columns: COLUMNS, rowOf }
-    const next = await printPages(pagesOf(service, list), format, terminal)
-    if (next !== null) notify(terminal, `There are more: --cursor ${plain(next)}, or --all.`)
-    return exitCodes.ok
+  options: { ...processOption, ...cursorOptions },
+  pathOf: (service, { values }) => pathOf(service, values.process),
+  schema: DeadLetterPage,
+  columns: {
+    ID: 'ID',
+    AT: 'At',
+    REASON: 'Reason',
+    TRANSACTION: 'TransactionID',
+    REPLAY: 'ReplayID',
+    STEP: 'StepName',
+    BYTES: 'ContentBytes',
+    CONTENT: ({ Encoding, Content }) => (Encoding === 'text' ? shortLine(Content) : '(not text)'),
   },
-}
+  more: moreByCursor,
+})
 
-const COLUMNS = ['ID', 'AT', 'REASON', 'TRANSACTION', 'REPLAY', 'STEP', 'BYTES', 'CONTENT']
-
-const rowOf = (letter: DeadLetterView): string[] => [
-  String(letter.ID),
-  letter.At,
-  letter.Reason,
-  letter.TransactionID ?? '',
-  String(letter.ReplayID ?? ''),
-  letter.StepName ?? '',
-  String(letter.ContentBytes),
-  letter.Encoding === 'text' ? shortLine(letter.Content) : '(not text)',
-]
-
-export const showDeadLetter: Command = {
+export const showDeadLetter = defineCommand({
   summary: 'show a message that could not be processed, with its content',
   usage: 'ID [--process NAME]',
   help: `Shows one dead letter with at most the first 64 KiB of its content, in base64 if the content is not text.
@@ -83,16 +63,15 @@ ${PROCESS_HELP}
 Examples:
   integration-host dead-letters show 5
   integration-host dead-letters show 5 --json | jq -r .Content`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, processOption)
-    const id = oneId(positionals)
+  options: processOption,
+  argumentOf: oneId,
+  async run({ values, argument: id, terminal, output }) {
     const service = openCoordinator(values.url, terminal)
     const path = await pathOf(service, values.process)
     const letter = await service.get(`${path}/${id}`, DeadLetterView)
-    await print(terminal, ...(values.json ? [JSON.stringify(letter)] : linesOf(letter)))
-    return exitCodes.ok
+    await output(letter, ...linesOf(letter))
   },
-}
+})
 
 function linesOf(letter: DeadLetterView): string[] {
   const { TransactionID, ReplayID, StepName, Content, ContentBytes, Encoding } = letter
@@ -112,7 +91,7 @@ function linesOf(letter: DeadLetterView): string[] {
   ]
 }
 
-export const requeueDeadLetter: Command = {
+export const requeueDeadLetter = defineCommand({
   summary: 'publish the due step of its run again or queue its transaction, and delete the message',
   usage: 'ID [--process NAME] [--reason TEXT]',
   help: `Publishes the step that is due in the run of a dead letter, and deletes the dead letter. The message itself is not
@@ -124,20 +103,19 @@ ${REASON_HELP}
 
 Examples:
   integration-host dead-letters requeue 5 --reason 'the step is deployed again'`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, { ...processOption, ...reasonOption })
-    const id = oneId(positionals)
+  options: { ...processOption, ...reasonOption },
+  argumentOf: oneId,
+  async run({ values, argument: id, terminal, output }) {
     const body = { Reason: reasonOf(values.reason) }
     const service = openCoordinator(values.url, terminal)
     const path = await pathOf(service, values.process)
     const run = await service.post(`${path}/${id}/requeue`, body, Header)
     const text = `${run.TransactionID}, run ${run.ReplayID}: step ${run.StepName} is published again.`
-    await print(terminal, values.json ? JSON.stringify(run) : plain(text))
-    return exitCodes.ok
+    await output(run, plain(text))
   },
-}
+})
 
-export const deleteDeadLetters: Command = {
+export const deleteDeadLetters = defineCommand({
   summary: 'delete one message that could not be processed, or all of a process',
   usage: '(ID | --all) [--process NAME] [--reason TEXT]',
   help: `Deletes a dead letter, or with --all every dead letter of the process. No run changes.
@@ -149,33 +127,24 @@ ${REASON_HELP}
 Examples:
   integration-host dead-letters delete 5 --reason 'a test message'
   integration-host dead-letters delete --all --process OrderProcess --reason 'the publisher is fixed'`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      ...processOption,
-      ...reasonOption,
-      all: { type: 'boolean' },
-    })
-    if (values.all) expectNone(positionals)
-    const id = values.all ? null : oneId(positionals)
-    const body = { Reason: reasonOf(values.reason) }
+  options: { ...processOption, ...reasonOption, ...flags('all') },
+  argumentOf: (words) => words,
+  async run({ values, argument: words, terminal, output }) {
+    if (values.all) expectNone(words)
+    const id = values.all ? null : oneId(words)
+    const request = { method: 'DELETE', body: { Reason: reasonOf(values.reason) } } as const
     const service = openCoordinator(values.url, terminal)
     const path = await pathOf(service, values.process)
-    const request = { method: 'DELETE', body } as const
     let deleted = 1
     if (id === null) deleted = (await service.send(path, DeletedDeadLetters, request)).data.Deleted
     else await service.send(`${path}/${id}`, z.unknown(), request)
-    const text = `${counted(deleted, 'dead letter')} deleted.`
-    await print(terminal, values.json ? JSON.stringify({ Deleted: deleted }) : text)
-    return exitCodes.ok
+    await output({ Deleted: deleted }, `${counted(deleted, 'dead letter')} deleted.`)
   },
-}
+})
 
 /** Returns the only positional argument, the ID of a dead letter. @throws {UsageError} the ID is missing or invalid. */
-function oneId(positionals: readonly string[]): number {
-  const [text, ...rest] = positionals
-  if (text === undefined) throw new UsageError('The ID of a dead letter is needed')
-  expectNone(rest)
-  const id = wholeNumber('The ID', text)
+function oneId(words: readonly string[]): number {
+  const id = wholeNumber('The ID', onlyWord(words, 'The ID of a dead letter is needed'))
   if (id < 1) throw new UsageError('The ID must be at least 1')
   return id
 }

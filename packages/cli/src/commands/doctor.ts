@@ -17,7 +17,7 @@ import { providerProfile } from '@integration-host/shared/provider-profile/profi
 import { redisUrl } from '@integration-host/shared/redis/address'
 import { tlsFiles, tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { z } from 'zod'
-import { type Command, durationMsOf, expectNone, parse } from '../command.ts'
+import { defineCommand, durationMsOf, flags, texts } from '../command.ts'
 import { examineBroker } from '../doctor/broker.ts'
 import { examineCredentials } from '../doctor/credentials.ts'
 import { examinePostgres } from '../doctor/postgres.ts'
@@ -78,7 +78,7 @@ const DEFAULT_SECONDS = 15
 /** After the deadline a check has this time to return partial results and to close its connection. */
 const GRACE_MS = 1_000
 
-export const doctor: Command = {
+export const doctor = defineCommand({
   summary: 'check backends, provider and services, and print how to fix problems',
   usage: '[--only SUBJECT,…] [--timeout SECONDS] [--strict]',
   help: `Checks the installation: every backend (version, important settings, memory, migrations, queues and policies), the
@@ -103,13 +103,8 @@ Examples:
   integration-host doctor
   REDIS_URL_FILE=/run/secrets/redis_url integration-host doctor --only redis
   integration-host doctor --json | jq -r 'select(.Verdict == "problem") | .Subject + ": " + .Mend'`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      only: { type: 'string' },
-      timeout: { type: 'string' },
-      strict: { type: 'boolean' },
-    })
-    expectNone(positionals)
+  options: { ...texts('only', 'timeout'), ...flags('strict') },
+  async run({ values, terminal }) {
     if (values.url !== undefined)
       throw new UsageError('doctor checks several services: set their addresses (--help)')
     const wanted = subjectsOf(values.only)
@@ -197,20 +192,24 @@ Examples:
       const isSkipped = ({ check, verdict }: CheckResult): boolean =>
         check === 'connection' && verdict === 'skipped'
       const shown = found.toSorted((a, b) => Number(isSkipped(a)) - Number(isSkipped(b)))
-      const results = shown.map(({ verdict, subject, check, found: seen, remedy }) => ({
-        cells: [verdict, subject, check, seen],
+      const columns = {
+        VERDICT: 'verdict',
+        SUBJECT: 'subject',
+        CHECK: 'check',
+        FOUND: 'found',
+      } as const
+      const detailOf = ({ verdict, remedy }: CheckResult) => ({
         colour: colours[verdict],
         note: remedy,
-      }))
-      const columns = ['VERDICT', 'SUBJECT', 'CHECK', 'FOUND']
-      await print(terminal, ...verdictTable(columns, results, painter(terminal)))
+      })
+      await print(terminal, ...verdictTable(columns, shown, detailOf, painter(terminal)))
     }
     notify(terminal, summaryOf(counts))
     return counts.problem > 0 || (values.strict && counts.warning > 0)
       ? exitCodes.failed
       : exitCodes.ok
   },
-}
+})
 
 /**
  * The embedded host of the command `dev` uses a sandbox as its provider. The embedded host of the command `start` reads

@@ -1,19 +1,27 @@
 /** The commands on the book of entries: what runs have written to the books of companies. */
-import { EntryPage, entryStates, type EntryView } from '@integration-host/shared/contracts/company'
-import { type Command, expectNone, parse } from '../command.ts'
+import {
+  EntryPage,
+  entryStates,
+  type EntryView,
+} from '@integration-host/shared/contracts/book-entry'
+import { defineCommand, expectNone, texts } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
-import { limitOf, pagesOf, printPages } from '../paging.ts'
+import {
+  cursorOptions,
+  DEFAULT_LIMIT,
+  moreByCursor,
+  pagedList,
+  pagesOf,
+  queryOf,
+} from '../paging.ts'
 import { openCoordinator } from '../service-api.ts'
-import { notify, plain, print } from '../terminal.ts'
+import { plain, print } from '../terminal.ts'
 import { timeOf } from '../times.ts'
 import { transactionId } from './transactions/arguments.ts'
 
-const DEFAULT_LIMIT = 50
 const MOST_PER_PAGE = 500
 
-const FILTERS = ['realm', 'entity', 'id', 'process', 'transaction', 'state', 'since'] as const
-
-export const listEntries: Command = {
+export const listEntries = pagedList({
   summary: 'list what runs have written to the books, the newest first',
   usage:
     '[--realm REALM] [--entity NAME] [--id ID] [--process NAME] [--transaction ID] [--state STATE] [--since TIME] [--limit N | --all] [--cursor CURSOR]',
@@ -35,61 +43,36 @@ first. With --json each line is one entry.
 Examples:
   integration-host entries list --realm 9341453908059889 --since 1d
   integration-host entries list --transaction 66 --all --json | jq -r '[.Entity, .EntityID, .State] | @tsv'`,
-  async run(args, terminal) {
-    const text = { type: 'string' } as const
-    const { values, positionals } = parse(args, {
-      realm: text,
-      entity: text,
-      id: text,
-      process: text,
-      transaction: text,
-      state: text,
-      since: text,
-      limit: text,
-      all: { type: 'boolean' },
-      cursor: text,
-    })
-    expectNone(positionals)
-    const limit = limitOf(values, DEFAULT_LIMIT)
-    const { state, since, transaction } = values
+  options: {
+    ...texts('realm', 'entity', 'id', 'process', 'transaction', 'state', 'since'),
+    ...cursorOptions,
+  },
+  parametersOf({ values: { limit: _limit, all: _all, url: _url, json: _json, ...filter } }) {
+    const { state, since, transaction } = filter
     if (state !== undefined && !(entryStates as readonly string[]).includes(state))
       throw new UsageError(`--state must be one of ${entryStates.join(', ')}`)
     if (transaction !== undefined) transactionId('--transaction', transaction)
-    const given = {
-      ...values,
-      ...(since !== undefined && { since: timeOf('--since', since, Date.now()) }),
-    }
-    const query = new URLSearchParams()
-    for (const name of [...FILTERS, 'cursor'] as const) {
-      const value = given[name]
-      if (value !== undefined) query.set(name, value)
-    }
-    const service = openCoordinator(values.url, terminal)
-    const list = { path: '/entries', query, schema: EntryPage, limit, mostPerPage: MOST_PER_PAGE }
-    const format = { isJson: values.json, columns: COLUMNS, rowOf }
-    const next = await printPages(pagesOf(service, list), format, terminal)
-    if (next !== null) notify(terminal, `There are more: --cursor ${plain(next)}, or --all.`)
-    return exitCodes.ok
+    return { ...filter, since: since === undefined ? since : timeOf('--since', since, Date.now()) }
   },
-}
-
-const COLUMNS = ['AT', 'REALM', 'ENTITY', 'ID', 'OPERATION', 'STATE', 'RUN', 'STEP']
+  pathOf: () => '/entries',
+  schema: EntryPage,
+  columns: {
+    AT: 'RecordedAt',
+    REALM: 'Realm',
+    ENTITY: 'Entity',
+    ID: 'EntityID',
+    OPERATION: 'Operation',
+    STATE: 'State',
+    RUN: (entry) => runOf(entry),
+    STEP: 'StepName',
+  },
+  more: moreByCursor,
+})
 
 const runOf = ({ Process, TransactionID, ReplayID }: EntryView): string =>
   `${Process}/${TransactionID}${ReplayID === 0 ? '' : `, replay ${ReplayID}`}`
 
-const rowOf = (entry: EntryView): string[] => [
-  entry.RecordedAt,
-  entry.Realm,
-  entry.Entity,
-  entry.EntityID,
-  entry.Operation,
-  entry.State,
-  runOf(entry),
-  entry.StepName,
-]
-
-export const showEntries: Command = {
+export const showEntries = defineCommand({
   summary: 'show who has written an object in the books, and what is known of it',
   usage: 'ENTITY ID [--realm REALM]',
   help: `Shows the entries of one object, the newest first: which run has created or changed it, which fields it has written, and
@@ -100,21 +83,24 @@ what is known of the object since. With --json each line is one entry.
 Examples:
   integration-host entries show Invoice 129
   integration-host entries show Invoice 129 --realm 9341453908059889 --json`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, { realm: { type: 'string' } })
-    const [entity, id, ...others] = positionals
+  options: texts('realm'),
+  argumentOf([entity, id, ...others]) {
     if (entity === undefined || id === undefined)
       throw new UsageError('The kind and the id of an object are needed, such as Invoice 129')
     expectNone(others)
-    const query = new URLSearchParams({ entity, id })
-    if (values.realm !== undefined) query.set('realm', values.realm)
+    return { entity, id }
+  },
+  async run({ values, argument, terminal }) {
+    const query = queryOf({ ...argument, realm: values.realm })
     const service = openCoordinator(values.url, terminal)
     const list = { path: '/entries', query, schema: EntryPage, mostPerPage: MOST_PER_PAGE }
     const found: EntryView[] = []
     for await (const page of pagesOf(service, { ...list, limit: MOST_PER_PAGE }))
       found.push(...page)
-    if (found.length === 0)
-      throw new CommandFailed(exitCodes.notFound, `No run has written ${plain(`${entity} ${id}`)}.`)
+    if (found.length === 0) {
+      const object = plain(`${argument.entity} ${argument.id}`)
+      throw new CommandFailed(exitCodes.notFound, `No run has written ${object}.`)
+    }
     const realms = [...new Set(found.map(({ Realm }) => Realm))]
     if (realms.length > 1)
       throw new UsageError(
@@ -122,9 +108,8 @@ Examples:
       )
     const lines = values.json ? found.map((entry) => JSON.stringify(entry)) : linesOf(found)
     await print(terminal, ...lines)
-    return exitCodes.ok
   },
-}
+})
 
 const linesOf = (entries: readonly EntryView[]): string[] =>
   entries.flatMap((entry, n) => [

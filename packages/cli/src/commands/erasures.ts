@@ -1,12 +1,12 @@
 /** The command that erases the data of runs. */
-import { ErasureResult } from '@integration-host/shared/contracts/operations'
-import { type Command, expectNone, parse } from '../command.ts'
+import { ErasureResult } from '@integration-host/shared/contracts/erasure'
+import { defineCommand, flags, lists, texts } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { openCoordinator } from '../service-api.ts'
-import { counted, notify, print } from '../terminal.ts'
+import { counted, notify } from '../terminal.ts'
 import { REASON_HELP, reasonOf, reasonOption, transactionId } from './transactions/arguments.ts'
 
-export const startErasure: Command = {
+export const startErasure = defineCommand({
   summary: 'erase the data of the ended runs of a company, or of some transactions',
   usage:
     '(--realm REALM [--process NAME] [--cancel-waiting] | --process NAME --id ID…) [--reason TEXT]',
@@ -25,15 +25,13 @@ Exit code 1: some data is left, because runs have not ended or a file could not 
 Examples:
   integration-host erasures start --realm 9341453908059889 --reason 'request 7 of the company'
   integration-host erasures start --process OrderProcess --id order-7 --id order-8`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      ...reasonOption,
-      realm: { type: 'string' },
-      process: { type: 'string' },
-      id: { type: 'string', multiple: true },
-      'cancel-waiting': { type: 'boolean' },
-    })
-    expectNone(positionals)
+  options: {
+    ...reasonOption,
+    ...texts('realm', 'process'),
+    ...lists('id'),
+    ...flags('cancel-waiting'),
+  },
+  async run({ values, terminal, output }) {
     const { realm, process, id: ids } = values
     if ((realm === undefined) === (ids === undefined))
       throw new UsageError('Select the runs: give --realm, or --process with --id')
@@ -41,13 +39,12 @@ Examples:
     const { 'cancel-waiting': cancelsWaiting } = values
     if (cancelsWaiting === true && realm === undefined)
       throw new UsageError('--cancel-waiting needs --realm')
-    const Reason = reasonOf(values.reason)
     const body = {
-      ...(realm !== undefined && { Realm: realm }),
-      ...(process !== undefined && { Process: process }),
-      ...(ids !== undefined && { Ids: ids.map((id) => transactionId('--id', id)) }),
-      ...(cancelsWaiting === true && { CancelWaiting: true }),
-      ...(Reason !== undefined && { Reason }),
+      Realm: realm,
+      Process: process,
+      Ids: ids?.map((id) => transactionId('--id', id)),
+      CancelWaiting: cancelsWaiting,
+      Reason: reasonOf(values.reason),
     }
     const service = openCoordinator(values.url, terminal)
     const total = { erased: 0, files: 0 }
@@ -60,24 +57,18 @@ Examples:
         continue
       }
       const { notEnded, filesLeft, unknown } = result
-      await print(
-        terminal,
-        ...(values.json
-          ? [JSON.stringify({ ...result, ...total })]
-          : [
-              `${counted(total.erased, 'run')} erased, ${counted(total.files, 'file')} removed.`,
-              ...(unknown > 0 ? [`Ids without a run: ${unknown}.`] : []),
-              ...(notEnded > 0
-                ? [`Runs that have not ended: ${notEnded}. Repeat the command when they have.`]
-                : []),
-              ...(filesLeft > 0
-                ? [
-                    `Runs whose files were not removed: ${filesLeft}. See the log of the coordinator.`,
-                  ]
-                : []),
-            ]),
+      const left = [
+        unknown > 0 && `Ids without a run: ${unknown}.`,
+        notEnded > 0 && `Runs that have not ended: ${notEnded}. Repeat the command when they have.`,
+        filesLeft > 0 &&
+          `Runs whose files were not removed: ${filesLeft}. See the log of the coordinator.`,
+      ]
+      await output(
+        { ...result, ...total },
+        `${counted(total.erased, 'run')} erased, ${counted(total.files, 'file')} removed.`,
+        ...left.filter((line) => line !== false),
       )
       return notEnded + filesLeft > 0 ? exitCodes.failed : exitCodes.ok
     }
   },
-}
+})

@@ -1,13 +1,13 @@
 import { ExportDocument, MAX_TRANSFER } from '@integration-host/shared/contracts/custody'
-import { type Command, credentialNames, parse } from '../command.ts'
+import { credentialNames, defineCommand, flags, texts } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import { createExportFile } from '../export-file.ts'
-import { createProgress, print, notify, type Terminal } from '../terminal.ts'
+import { createProgress, notify, type Terminal } from '../terminal.ts'
 import { LONG_DEADLINE_MS, openTokenService, type ServiceApi } from '../service-api.ts'
 import { readTransferSecret, transferOptions, transferOptionsHelp } from '../transfer-secret.ts'
 import { credentialPages } from './credentials.ts'
 
-export const exportCredentials: Command = {
+export const exportCredentials = defineCommand({
   summary: 'export credentials to a file for another installation',
   usage: '(ACC-<realm>… | --all) --out FILE',
   help: `Writes encrypted credentials to a file that another installation can import. From then on this installation does
@@ -21,13 +21,9 @@ ${transferOptionsHelp}
 Examples:
   integration-host credentials export ACC-1 ACC-2 --out two.ndjson
   integration-host credentials export --all --out all.ndjson --key-file transfer.key`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      ...transferOptions,
-      all: { type: 'boolean' },
-      out: { type: 'string' },
-    })
-    const given = [...new Set(credentialNames(positionals))]
+  options: { ...transferOptions, ...flags('all'), ...texts('out') },
+  argumentOf: (words) => [...new Set(credentialNames(words))],
+  async run({ values, argument: given, terminal, output }) {
     if (given.length > 0 === (values.all === true))
       throw new UsageError('Either names of credentials or --all is needed')
     if (!values.out) throw new UsageError('--out FILE is needed')
@@ -60,23 +56,20 @@ Examples:
       else await file.finish()
     }
     if (failure !== null && documents === 0) throw failure
-    if (values.json) {
-      const report = { File: values.out, Names: done, IsComplete: failure === null }
-      await print(terminal, JSON.stringify(report))
-    } else {
-      await print(terminal, `${values.out} has ${summaryOf(done)}.`)
+    const report = { File: values.out, Names: done, IsComplete: failure === null }
+    await output(report, `${values.out} has ${summaryOf(done)}.`)
+    if (!values.json)
       notify(
         terminal,
         'This installation no longer refreshes these credentials. Import the file elsewhere, or here to undo the export.',
       )
-    }
-    if (failure === null) return exitCodes.ok
+    if (failure === null) return
     throw new CommandFailed(
       failure.exitCode,
       `${failure.message}\nThe export is not complete: ${values.out} has ${summaryOf(done)}. Other credentials may be marked as transferred. Run the export again with another file: every credential can be exported again.`,
     )
   },
-}
+})
 
 /**
  * Returns the names of all credentials with a refresh token. Credentials without a refresh token cannot be exported.

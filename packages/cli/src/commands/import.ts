@@ -2,13 +2,13 @@ import { open } from 'node:fs/promises'
 import { parseJsonAs } from '@integration-host/shared/json'
 import { ExportDocument, ImportReport } from '@integration-host/shared/contracts/custody'
 import { reasonOf } from '@integration-host/shared/observability/health'
-import { type Command, expectNone, parse } from '../command.ts'
-import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
+import { defineCommand, flags, onlyWord } from '../command.ts'
+import { CommandFailed, exitCodes } from '../exit-code.ts'
 import { counted, createProgress, plain, print, notify } from '../terminal.ts'
 import { LONG_DEADLINE_MS, openTokenService, RequestRejected } from '../service-api.ts'
 import { readTransferSecret, transferOptions, transferOptionsHelp } from '../transfer-secret.ts'
 
-export const importCredentials: Command = {
+export const importCredentials = defineCommand({
   summary: 'import exported credentials',
   usage: 'FILE [--overwrite]',
   help: `Imports the credentials of a file that "credentials export" wrote. A credential that this installation already
@@ -20,14 +20,9 @@ ${transferOptionsHelp}
 
 Examples:
   integration-host credentials import all.ndjson --key-file transfer.key`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      ...transferOptions,
-      overwrite: { type: 'boolean' },
-    })
-    const [path, ...rest] = positionals
-    if (path === undefined) throw new UsageError('The file to import is needed')
-    expectNone(rest)
+  options: { ...transferOptions, ...flags('overwrite') },
+  argumentOf: (words) => onlyWord(words, 'The file to import is needed'),
+  async run({ values, argument: path, terminal }) {
     const service = openTokenService(values.url, terminal)
     await using file = await open(path).catch((error: unknown) => {
       throw new CommandFailed(exitCodes.failed, `${path} cannot be read (${reasonOf(error)}).`)
@@ -88,4 +83,4 @@ Examples:
     if (!values.json) await print(terminal, `${imported} imported, ${refused} rejected`)
     return refused === 0 ? exitCodes.ok : exitCodes.failed
   },
-}
+})

@@ -1,33 +1,54 @@
+import { existsSync } from 'node:fs'
+import { join, resolve } from 'node:path'
 import {
   changeKeyList,
   KeyListInvalid,
   readKeyList,
 } from '@integration-host/shared/access/change-key-list'
-import { type KeyEntry, type KeyTerms, newKey } from '@integration-host/shared/access/key-list'
+import { KeyEntry, KeyId } from '@integration-host/shared/access/key-list'
+import { type KeyTerms, newKey } from '@integration-host/shared/access/new-key'
 import { SCOPES } from '@integration-host/shared/access/scope'
 import { OpenLinks, OpenOperations } from '@integration-host/shared/contracts/operations'
 import { FileLocked } from '@integration-host/shared/files/folder-lock'
 import { reasonOf } from '@integration-host/shared/observability/health'
-import { type Command, expectNone, parse } from '../command.ts'
+import {
+  defineCommand,
+  flags,
+  type Given,
+  invalidOption,
+  lists,
+  texts,
+  validOption,
+} from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
-import { keyFileOf, keyIdOf, termsOf } from '../key-options.ts'
 import { openCoordinator, openTokenService } from '../service-api.ts'
+import { embeddedSecretsFolder } from '../settings.ts'
 import { createTable, notify, print, type Terminal } from '../terminal.ts'
+import { timeOf } from '../times.ts'
 
 const FILE_HELP = `  --file FILE         the key file (default SERVICE_KEYS_FILE; without it that of the embedded host,
                       data/secrets/service_keys.json)`
 
-/** Returns the path of the key file. @throws {UsageError} no path is given, or there are further arguments. */
-function keyFileFrom(
+/**
+ * Returns the path of the key file: the value of `--file` or of `SERVICE_KEYS_FILE`, or else the key file of the
+ * embedded host.
+ *
+ * @throws {UsageError} no path is given, and the embedded host has no key file.
+ */
+function keyFileOf(
   { file, url }: { readonly file?: string | undefined; readonly url?: string | undefined },
-  positionals: readonly string[],
   { env }: Terminal,
 ): string {
-  expectNone(positionals)
   if (url !== undefined)
     throw new UsageError('keys changes a file and calls no service: --file instead of --url')
-  return keyFileOf(file, env)
+  const named = file ?? (env['SERVICE_KEYS_FILE'] || undefined)
+  if (named !== undefined) return resolve(named)
+  const embedded = join(embeddedSecretsFolder(env), 'service_keys.json')
+  if (existsSync(embedded)) return embedded
+  throw new UsageError('The key file is needed: --file, or SERVICE_KEYS_FILE')
 }
+
+const keyOptions = { ...lists('scope', 'realm', 'process'), ...texts('id', 'expires', 'file') }
 
 /** A key without its digest, as the commands print it. */
 const publicOf = ({ id, scopes, realms, processes, expires }: KeyTerms) => ({
@@ -38,7 +59,7 @@ const publicOf = ({ id, scopes, realms, processes, expires }: KeyTerms) => ({
   ...(expires !== undefined && { expires }),
 })
 
-export const makeKey: Command = {
+export const makeKey = defineCommand({
   summary: 'make a key for a caller, and print it once',
   usage: '--id ID --scope SCOPE… [--realm REALM…] [--process PROCESS…] [--expires WHEN]',
   help: `Makes a key, adds its digest to the key file and prints the key. It cannot be printed again. Services that read
@@ -57,16 +78,9 @@ Scopes: ${SCOPES.slice(0, 6).join(' ')}
 Examples:
   integration-host keys new --id erp --scope gateway:read,transactions:queue --realm '*' --process OrderProcess
   integration-host keys new --id move --scope custody:transfer,credentials:read --realm '*' --expires 12h`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      id: { type: 'string' },
-      scope: { type: 'string', multiple: true },
-      realm: { type: 'string', multiple: true },
-      process: { type: 'string', multiple: true },
-      expires: { type: 'string' },
-      file: { type: 'string' },
-    })
-    const file = keyFileFrom(values, positionals, terminal)
+  options: keyOptions,
+  async run({ values, terminal, output }) {
+    const file = keyFileOf(values, terminal)
     const { key, entry } = newKey(termsOf(values, terminal.wallClock()))
     await change(file, (keys) => {
       if (keys.some(({ id }) => id === entry.id))
@@ -77,13 +91,11 @@ Examples:
       return [...keys, entry]
     })
     notify(terminal, `The key ${entry.id}, which cannot be printed again:`)
-    const shown = { key: key.reveal(), ...publicOf(entry) }
-    await print(terminal, values.json ? JSON.stringify(shown) : key.reveal())
-    return exitCodes.ok
+    await output({ key: key.reveal(), ...publicOf(entry) }, key.reveal())
   },
-}
+})
 
-export const listKeys: Command = {
+export const listKeys = defineCommand({
   summary: 'list the keys with what they may do',
   usage: '',
   help: `Lists the keys of the key file. The file has no keys, only their digests, which are not printed. The keys in
@@ -95,29 +107,24 @@ ${FILE_HELP}
 Examples:
   integration-host keys list
   integration-host keys list --json | jq -r 'select(.scopes | contains(["custody:transfer"])) | .id'`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, { file: { type: 'string' } })
-    const file = keyFileFrom(values, positionals, terminal)
+  options: texts('file'),
+  async run({ values, terminal }) {
+    const file = keyFileOf(values, terminal)
     const keys = await using(file, () => readKeyList(file))
     if (keys === null) throw new CommandFailed(exitCodes.failed, `${file} does not exist.`)
-    const table = createTable(['ID', 'SCOPES', 'REALMS', 'PROCESSES', 'EXPIRES'])
-    const lines = values.json
-      ? keys.map((key) => JSON.stringify(publicOf(key)))
-      : table(
-          keys.map(({ id, scopes, realms, processes, expires }) => [
-            id,
-            scopes.join(' '),
-            realms.join(' '),
-            processes.join(' '),
-            expiryOf(expires, terminal.wallClock()),
-          ]),
-        )
+    const table = createTable<KeyEntry>({
+      ID: 'id',
+      SCOPES: ({ scopes }) => scopes.join(' '),
+      REALMS: ({ realms }) => realms.join(' '),
+      PROCESSES: ({ processes }) => processes.join(' '),
+      EXPIRES: ({ expires }) => shownExpiry(expires, terminal.wallClock()),
+    })
+    const lines = values.json ? keys.map((key) => JSON.stringify(publicOf(key))) : table(keys)
     await print(terminal, ...lines)
-    return exitCodes.ok
   },
-}
+})
 
-export const revokeKey: Command = {
+export const revokeKey = defineCommand({
   summary: 'make services reject a key',
   usage: '--id ID [--keep]',
   help: `Removes a key from the key file. Services that read the file reject it within a second. Requests that a service
@@ -135,13 +142,9 @@ ${FILE_HELP}
 Examples:
   integration-host keys revoke --id erp
   integration-host keys revoke --id erp --keep`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      id: { type: 'string' },
-      keep: { type: 'boolean' },
-      file: { type: 'string' },
-    })
-    const file = keyFileFrom(values, positionals, terminal)
+  options: { ...texts('id', 'file'), ...flags('keep') },
+  async run({ values, terminal, output }) {
+    const file = keyFileOf(values, terminal)
     const id = keyIdOf(values.id)
     if (values.keep === true) await keepOpenWork(id, terminal)
     let isListed = false
@@ -153,10 +156,9 @@ Examples:
     const withdrawn = values.keep === true ? 0 : await withdrawOpenWork(id, terminal)
     if (!isListed && withdrawn === 0)
       throw new CommandFailed(exitCodes.notFound, `${file} has no key ${id}.`)
-    await print(terminal, values.json ? JSON.stringify({ id }) : `${id} is revoked.`)
-    return exitCodes.ok
+    await output({ id }, `${id} is revoked.`)
   },
-}
+})
 
 /** What a key may have made that goes on: the service that stores it, and what its responses count. */
 const OPEN_WORK = [
@@ -190,7 +192,7 @@ async function withdrawOpenWork(id: string, terminal: Terminal): Promise<number>
       withdrawn += count
       if (count > 0) notify(terminal, `${count} ${what} of ${id} were withdrawn.`)
     } catch (error) {
-      if (!(error instanceof CommandFailed || error instanceof UsageError)) throw error
+      if (!(error instanceof CommandFailed)) throw error
       notify(
         terminal,
         `The ${what} of ${id} no longer act, but could not be withdrawn: ${error.message} Run the command again before you make another key ${id}.`,
@@ -199,7 +201,7 @@ async function withdrawOpenWork(id: string, terminal: Terminal): Promise<number>
   return withdrawn
 }
 
-const expiryOf = (expires: string | undefined, now: number): string =>
+const shownExpiry = (expires: string | undefined, now: number): string =>
   expires === undefined ? 'never' : Date.parse(expires) <= now ? `${expires} (expired)` : expires
 
 const change = (
@@ -212,24 +214,68 @@ async function using<T>(file: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
-    throw failed(file, error)
+    if (error instanceof CommandFailed) throw error
+    const message =
+      error instanceof KeyListInvalid
+        ? [
+            `${file} is not a valid key file, and was not changed:`,
+            ...error.faults.map((fault) => `  ${fault}`),
+          ].join('\n')
+        : error instanceof FileLocked
+          ? `${file} is being changed by another command. Try again.`
+          : `${file} cannot be used (${reasonOf(error)}).`
+    throw new CommandFailed(exitCodes.failed, message)
   }
 }
 
-function failed(file: string, error: unknown): CommandFailed {
-  if (error instanceof CommandFailed) return error
-  if (error instanceof KeyListInvalid)
-    return new CommandFailed(
-      exitCodes.failed,
-      [
-        `${file} is not a valid key file, and was not changed:`,
-        ...error.faults.map((fault) => `  ${fault}`),
-      ].join('\n'),
+/** Returns the value of `--id`. @throws {UsageError} the id is missing or not valid. */
+function keyIdOf(text: string | undefined): string {
+  if (text === undefined) throw new UsageError('--id is needed')
+  return validOption('--id', KeyId, text)
+}
+
+const optionOf = { scopes: '--scope', realms: '--realm', processes: '--process' } as const
+
+/**
+ * Returns the permissions of a new key from the options of `keys new`.
+ *
+ * @param now milliseconds since the epoch
+ * @throws {UsageError} names the option that is missing or not valid.
+ */
+function termsOf(options: Given<typeof keyOptions>['values'], now: number): KeyTerms {
+  const parsed = KeyEntry.omit({ sha256: true }).safeParse({
+    id: keyIdOf(options.id),
+    scopes: listed(options.scope),
+    realms: listed(options.realm),
+    processes: listed(options.process),
+    ...(options.expires !== undefined && { expires: expiryOf(options.expires, now) }),
+  })
+  if (!parsed.success) {
+    const option = optionOf[parsed.error.issues[0]?.path[0] as keyof typeof optionOf]
+    throw invalidOption(option, parsed.error)
+  }
+  const { scopes, realms, processes } = parsed.data
+  // A key with one of these scopes needs a realm or process, because otherwise it could do nothing. A missing option
+  // does not mean '*', so that no key gets more permissions than intended.
+  const ofRealm = scopes.find((scope) => /^(?:gateway|credentials|custody):/.test(scope))
+  if (ofRealm !== undefined && realms.length === 0)
+    throw new UsageError(`--realm is needed for the scope ${ofRealm}; '*' stands for every company`)
+  const ofProcess = scopes.find((scope) => scope.startsWith('transactions:'))
+  if (ofProcess !== undefined && processes.length === 0)
+    throw new UsageError(
+      `--process is needed for the scope ${ofProcess}; '*' stands for every process`,
     )
-  if (error instanceof FileLocked)
-    return new CommandFailed(
-      exitCodes.failed,
-      `${file} is being changed by another command. Try again.`,
-    )
-  return new CommandFailed(exitCodes.failed, `${file} cannot be used (${reasonOf(error)}).`)
+  return parsed.data
+}
+
+/** Returns the parts of comma-separated lists. */
+const listed = (lists: readonly string[] = []): string[] => [
+  ...new Set(lists.flatMap((list) => list.split(',').map((part) => part.trim()))),
+]
+
+/** Returns a time in UTC without milliseconds. @throws {UsageError} the text is not a time, or the time has passed. */
+function expiryOf(text: string, now: number): string {
+  const time = new Date(timeOf('--expires', text, now, 'future'))
+  if (time.getTime() <= now) throw new UsageError('--expires must be in the future')
+  return time.toISOString().replace(/\.\d{3}Z$/, 'Z')
 }

@@ -7,31 +7,32 @@ import {
   OperationView,
   StartOperation,
   type TakenObject,
-} from '@integration-host/shared/contracts/operations'
-import { type Command, expectNone, invalidOption, parse, wholeNumber } from '../command.ts'
-import { exitCodes, UsageError } from '../exit-code.ts'
-import { labelled } from '../fault-lines.ts'
-import { limitOf, pagesOf, printPages } from '../paging.ts'
-import { openCoordinator, type ServiceApi } from '../service-api.ts'
+  TakenObjectPage,
+} from '@integration-host/shared/contracts/operation'
 import {
-  type Colour,
-  counted,
-  createTable,
-  notify,
-  plain,
-  print,
-  statusPainter,
-  type Terminal,
-} from '../terminal.ts'
+  defineCommand,
+  flags,
+  invalidOption,
+  lists,
+  onlyWord,
+  texts,
+  wholeNumber,
+} from '../command.ts'
+import { exitCodes, UsageError } from '../exit-code.ts'
+import { labelledLines } from '../fault-lines.ts'
+import { pagedList, pagesOf } from '../paging.ts'
+import { openCoordinator, type ServiceApi } from '../service-api.ts'
+import { type Columns, counted, createTable, plain, print, type Terminal } from '../terminal.ts'
 import { changeCommand } from '../service-command.ts'
 import { createScreen, INTERVAL_HELP, intervalOf, repeat, watchOptions } from '../watch.ts'
-import { objectLinesOf, objectsOf } from './taken-objects.ts'
 import { reasonOf, reasonOption, transactionId } from './transactions/arguments.ts'
 import { FILTER_HELP, filterOf, filterOptions } from './transactions/filter-options.ts'
 
-/** The maximum number of runs that are printed. `--json` prints all runs that the coordinator lists. */
+/** The maximum number of runs, and of objects, that are printed one by one. `--json` prints all that are listed. */
 const MAX_PRINTED = 20
 const DEFAULT_LIMIT = 20
+/** The maximum number of objects that are read. */
+const MAX_OBJECTS = 100_000
 const MOST_PER_PAGE = 200
 const WATCH_HELP = `  --watch             print the progress until the operation has ended or is paused
 ${INTERVAL_HELP}`
@@ -48,7 +49,7 @@ const optionOf = {
   PerSecond: '--per-second',
 } as const
 
-export const startOperation: Command = {
+export const startOperation = defineCommand({
   summary: 'resume, cancel, replay, retry or take back many runs',
   usage:
     '--action ACTION --process NAME (filter options | --id ID… | --every-run) --reason TEXT [--dry-run] [--watch]',
@@ -81,20 +82,15 @@ Examples:
     --reason 'the company has left' --per-second 10 --watch
   integration-host operations start --action take-back --process InvoiceExport --realm 77 --since 12h \\
     --reason 'the import of last night was wrong' --dry-run`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      ...filterOptions,
-      ...reasonOption,
-      ...watchOptions,
-      action: { type: 'string' },
-      process: { type: 'string' },
-      id: { type: 'string', multiple: true },
-      'every-run': { type: 'boolean' },
-      'from-step': { type: 'string' },
-      'per-second': { type: 'string' },
-      'dry-run': { type: 'boolean' },
-    })
-    expectNone(positionals)
+  options: {
+    ...filterOptions,
+    ...reasonOption,
+    ...watchOptions,
+    ...texts('action', 'process', 'from-step', 'per-second'),
+    ...lists('id'),
+    ...flags('every-run', 'dry-run'),
+  },
+  async run({ values, terminal, output }) {
     const filter = filterOf(values, terminal.wallClock())
     const isFiltered = Object.keys(filter).length > 0
     const ways = [isFiltered, values.id !== undefined, values['every-run'] === true]
@@ -121,21 +117,18 @@ Examples:
     const intervalMs = intervalOf(values.interval)
     const service = openCoordinator(values.url, terminal)
     const started = await service.post('/operations', request.data, OperationView)
+    const { ID } = started
     if (values.watch || values['dry-run'])
-      return watchOperation(service, started.ID, { intervalMs, isJson: values.json }, terminal)
-    await print(
-      terminal,
-      values.json
-        ? JSON.stringify(started)
-        : plain(
-            `Operation ${started.ID} is started: integration-host operations show ${started.ID}`,
-          ),
+      return watchOperation(service, ID, { intervalMs, isJson: values.json }, terminal)
+    await output(
+      started,
+      plain(`Operation ${ID} is started: integration-host operations show ${ID}`),
     )
     return exitCodes.ok
   },
-}
+})
 
-export const showOperation: Command = {
+export const showOperation = defineCommand({
   summary: 'show the progress of a bulk operation, and which runs failed',
   usage: 'ID [--watch]',
   help: `Shows a bulk operation with its counts, and the first runs that failed.
@@ -145,9 +138,9 @@ ${WATCH_HELP}
 Examples:
   integration-host operations show 3e0c… --watch
   integration-host operations show 3e0c… --json | jq -r '.Failures[] | [.TransactionID, .Code] | @tsv'`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, watchOptions)
-    const id = operationId(positionals)
+  options: watchOptions,
+  argumentOf: operationId,
+  async run({ values, argument: id, terminal }) {
     const intervalMs = intervalOf(values.interval)
     const service = openCoordinator(values.url, terminal)
     if (values.watch)
@@ -157,9 +150,9 @@ Examples:
     await print(terminal, ...outputOf(operation, objects, values.json))
     return exitCodes.ok
   },
-}
+})
 
-export const listOperations: Command = {
+export const listOperations = pagedList({
   summary: 'list bulk operations, the newest first',
   usage: '[--limit N]',
   help: `Lists bulk operations, the newest first. With --json each line is one operation.
@@ -169,19 +162,26 @@ export const listOperations: Command = {
 Examples:
   integration-host operations list
   integration-host operations list --limit 100 --json | jq -r 'select(.Status == "Paused") | .ID'`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, { limit: { type: 'string' } })
-    expectNone(positionals)
-    const limit = limitOf(values, DEFAULT_LIMIT)
-    const service = openCoordinator(values.url, terminal)
-    const list = { path: '/operations', schema: OperationPage, limit, mostPerPage: MOST_PER_PAGE }
-    const paintCell = statusPainter(terminal, COLUMNS, colours)
-    const format = { isJson: values.json, columns: COLUMNS, rowOf, paintCell }
-    const next = await printPages(pagesOf(service, list), format, terminal)
-    if (next !== null) notify(terminal, 'There are more: --limit.')
-    return exitCodes.ok
+  options: texts('limit'),
+  pathOf: () => '/operations',
+  schema: OperationPage,
+  defaultLimit: DEFAULT_LIMIT,
+  mostPerPage: MOST_PER_PAGE,
+  columns: {
+    ID: 'ID',
+    ACTION: ({ Action, DryRun }) => `${Action}${DryRun ? ' (dry)' : ''}`,
+    PROCESS: 'Process',
+    STATUS: 'Status',
+    DONE: 'Done',
+    SKIPPED: 'Skipped',
+    FAILED: 'Failed',
+    STARTED: 'CreatedAt',
+    BY: ({ Person, KeyID }) => Person ?? keyName(KeyID),
+    REASON: 'Reason',
   },
-}
+  colours: { Completed: 'green', Paused: 'red', Running: 'yellow', Stopped: 'dim' },
+  more: () => '--limit',
+})
 
 const change = (action: 'stop' | 'continue', description: string, done: string) =>
   ({
@@ -214,17 +214,9 @@ again. Fix the cause first; operations show names the code.`,
 
 const pathOf = (id: string): string => `/operations/${encodeURIComponent(id)}`
 
-/**
- * Returns the only positional argument, the id of an operation.
- *
- * @throws {UsageError} the id is missing, or there are further arguments.
- */
-function operationId(positionals: readonly string[]): string {
-  const [id, ...rest] = positionals
-  if (id === undefined)
-    throw new UsageError('The id of an operation is needed; operations list prints it')
-  expectNone(rest)
-  return id
+/** Returns the only positional argument, the id of an operation. @throws {UsageError} as {@link onlyWord} */
+function operationId(words: readonly string[]): string {
+  return onlyWord(words, 'The id of an operation is needed; operations list prints it')
 }
 
 /** Prints the progress of an operation until it has ended or is paused. Resolves with the exit code. */
@@ -277,7 +269,7 @@ const progressOf = ({ Done, Skipped, Failed, DryRun }: OperationView): string =>
 function linesOf(operation: OperationDetail): string[] {
   const { Failures, Matches, FailedByCode, Filter, IdCount } = operation
   const codes = Object.entries(FailedByCode).map(([code, count]) => `${code} ${count}`)
-  const header = [
+  const header = labelledLines([
     ['Operation', operation.ID],
     ['Action', `${operation.Action}${operation.DryRun ? ' (dry run)' : ''}`],
     ['Process', operation.Process],
@@ -291,60 +283,71 @@ function linesOf(operation: OperationDetail): string[] {
     ['Reason', operation.Reason],
     ['Started', operation.CreatedAt],
     ['Finished', operation.FinishedAt],
-  ].flatMap(([label = '', text]) => (text ? [labelled(label ?? '', text)] : []))
+  ])
   return [
     ...header,
-    ...tableOf(['FAILED', 'REPLAY', 'CODE'], Failures, ({ Code }) => Code),
-    ...tableOf(['WOULD CHANGE', 'REPLAY', 'STATUS'], Matches, ({ Status }) => Status),
+    ...firstItems(Failures, { FAILED: 'TransactionID', REPLAY: 'ReplayID', CODE: 'Code' }),
+    ...firstItems(Matches, {
+      'WOULD CHANGE': 'TransactionID',
+      REPLAY: 'ReplayID',
+      STATUS: 'Status',
+    }),
   ]
 }
 
-/** Returns an empty line and then the lines of a table of the first runs. If there are no runs, returns no lines. */
-function tableOf<Run extends { readonly TransactionID: string; readonly ReplayID: number | null }>(
-  columns: readonly string[],
-  runs: readonly Run[],
-  detailOf: (run: Run) => string,
-): string[] {
-  if (runs.length === 0) return []
-  const rows = runs
-    .slice(0, MAX_PRINTED)
-    .map((run) => [run.TransactionID, String(run.ReplayID ?? ''), detailOf(run)])
-  const more = runs.length - rows.length
+/** Returns an empty line and then the lines of a table of the first items. If there are none, returns no lines. */
+function firstItems<Item>(items: readonly Item[], columns: Columns<Item>): string[] {
+  if (items.length === 0) return []
+  const more = items.length - MAX_PRINTED
   return [
     '',
-    ...createTable(columns)(rows),
+    ...createTable(columns)(items.slice(0, MAX_PRINTED)),
     ...(more > 0 ? [`… and ${more} more (--json prints all)`] : []),
   ]
 }
 
-const COLUMNS = [
-  'ID',
-  'ACTION',
-  'PROCESS',
-  'STATUS',
-  'DONE',
-  'SKIPPED',
-  'FAILED',
-  'STARTED',
-  'BY',
-  'REASON',
-]
-const colours: Readonly<Record<string, Colour>> = {
-  Completed: 'green',
-  Paused: 'red',
-  Running: 'yellow',
-  Stopped: 'dim',
+/** Reads the objects of an operation that takes back; `null` for other operations. */
+async function objectsOf(
+  service: ServiceApi,
+  { ID, Action }: OperationView,
+): Promise<readonly TakenObject[] | null> {
+  if (Action !== 'take-back') return null
+  const objects: TakenObject[] = []
+  const path = `${pathOf(ID)}/objects`
+  const list = { path, schema: TakenObjectPage, limit: MAX_OBJECTS, mostPerPage: MOST_PER_PAGE }
+  for await (const page of pagesOf(service, list)) objects.push(...page)
+  return objects
 }
 
-const rowOf = (operation: OperationView): string[] => [
-  operation.ID,
-  `${operation.Action}${operation.DryRun ? ' (dry)' : ''}`,
-  operation.Process,
-  operation.Status,
-  String(operation.Done),
-  String(operation.Skipped),
-  String(operation.Failed),
-  operation.CreatedAt,
-  operation.Person ?? keyName(operation.KeyID),
-  operation.Reason ?? '',
-]
+/** Returns the totals by entity and outcome, and the first objects that are left. */
+function objectLinesOf({ DryRun }: OperationView, objects: readonly TakenObject[]): string[] {
+  if (objects.length === 0) return []
+  const TOTAL = 'in total'
+  const outcomeOf = ({ Outcome, Reason }: TakenObject): string =>
+    Reason === null ? Outcome : `${Outcome}: ${Reason}`
+  const totals = new Map<string, { entity: string; outcome: string; count: number }>()
+  for (const object of objects)
+    for (const entity of [object.Entity, TOTAL]) {
+      const outcome = outcomeOf(object)
+      const key = `${entity === TOTAL ? 1 : 0}${entity}\t${outcome}`
+      totals.set(key, { entity, outcome, count: (totals.get(key)?.count ?? 0) + 1 })
+    }
+  const rows = [...totals].toSorted(([a], [b]) => a.localeCompare(b)).map(([, row]) => row)
+  return [
+    '',
+    ...createTable<(typeof rows)[number]>({
+      ENTITY: 'entity',
+      [DryRun ? 'WOULD BE' : 'IS']: 'outcome',
+      COUNT: 'count',
+    })(rows),
+    ...firstItems(
+      objects.filter(({ Outcome }) => Outcome === 'left' || Outcome === 'failed'),
+      {
+        LEFT: ({ Entity, EntityID }) => `${Entity} ${EntityID}`,
+        REALM: 'Realm',
+        WHY: 'Reason',
+        'CHANGED FIELDS': ({ Fields }) => Fields?.join(', '),
+      },
+    ),
+  ]
+}

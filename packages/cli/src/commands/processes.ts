@@ -1,8 +1,7 @@
 /** The commands on processes: list, pause and resume. */
 import { keyName } from '@integration-host/shared/access/key-list'
 import { z } from 'zod'
-import { expectNone } from '../command.ts'
-import { UsageError } from '../exit-code.ts'
+import { onlyWord } from '../command.ts'
 import { changeCommand, listCommand } from '../service-command.ts'
 
 // `--json` prints all members of a response, so the schema keeps unknown members.
@@ -26,24 +25,20 @@ Examples:
   integration-host processes list --json | jq -r 'select(.Paused) | .Process'`,
   path: '/processes',
   response: z.object({ items: z.array(Process) }),
-  columns: ['PROCESS', 'STATE', 'STEPS', 'PAUSED AT', 'BY', 'REASON'],
-  rowOf: (process) => [
-    process.Process,
-    process.Paused ? 'PAUSED' : process.Consuming ? 'RUNNING' : 'IDLE',
-    process.Steps.join(', '),
-    process.PausedAt ?? '',
-    keyName(process.PausedBy ?? ''),
-    process.Reason ?? '',
-  ],
+  columns: {
+    PROCESS: ({ Process: name }) => name,
+    STATE: ({ Paused, Consuming }) => (Paused ? 'PAUSED' : Consuming ? 'RUNNING' : 'IDLE'),
+    STEPS: ({ Steps }) => Steps.join(', '),
+    'PAUSED AT': ({ PausedAt }) => PausedAt,
+    BY: ({ PausedBy }) => keyName(PausedBy ?? ''),
+    REASON: ({ Reason }) => Reason,
+  },
 })
 
 const change = (action: 'pause' | 'resume', done: string) => ({
   usage: 'NAME',
-  pathOf([name, ...rest]: readonly string[]): string {
-    if (name === undefined) throw new UsageError('The name of a process is needed')
-    expectNone(rest)
-    return `/processes/${encodeURIComponent(name)}/${action}`
-  },
+  pathOf: (words: readonly string[]) =>
+    `/processes/${encodeURIComponent(onlyWord(words, 'The name of a process is needed'))}/${action}`,
   response: Process,
   done: (process: z.output<typeof Process>) => `${process.Process} ${done}`,
 })

@@ -1,10 +1,10 @@
 import { KeyRotationProgress } from '@integration-host/shared/contracts/custody'
-import { type Command, expectNone, parse } from '../command.ts'
+import { defineCommand } from '../command.ts'
 import { CommandFailed, exitCodes } from '../exit-code.ts'
-import { counted, createProgress, plain, print, notify } from '../terminal.ts'
+import { counted, createProgress, plain, notify } from '../terminal.ts'
 import { openTokenService } from '../service-api.ts'
 
-export const rotateKeys: Command = {
+export const rotateKeys = defineCommand({
   summary: 're-encrypt all credentials with the first of CREDENTIAL_KEYS',
   usage: '',
   help: `Re-encrypts every credential with the first of token-service's CREDENTIAL_KEYS while callers are served, and prints
@@ -14,9 +14,7 @@ run again and continues with the remaining credentials.
 Examples:
   integration-host credentials rotate-keys
   integration-host credentials rotate-keys --json | jq -r '.RetiredKeys[]'`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {})
-    expectNone(positionals)
+  async run({ values, terminal, output }) {
     const progress = createProgress(terminal)
     let last: KeyRotationProgress | null = null
     try {
@@ -32,8 +30,7 @@ Examples:
         `The rotation was interrupted after ${counted(last === null ? 0 : doneOf(last), 'credential')}. Run it again: it continues with the remaining credentials.`,
       )
     }
-    if (values.json) await print(terminal, JSON.stringify(last))
-    else await print(terminal, ...report(last))
+    await output(last, ...report(last))
     if (last.Refused === 0) return exitCodes.ok
     notify(
       terminal,
@@ -42,7 +39,7 @@ Examples:
     )
     return exitCodes.failed
   },
-}
+})
 
 const doneOf = ({ Resealed, Current, Refused }: KeyRotationProgress): number =>
   Resealed + Current + Refused

@@ -19,18 +19,17 @@ Examples:
   integration-host schedules list --json | jq -r 'select(.Paused) | .Name'`,
   path: '/schedules',
   response: ScheduleList,
-  columns: ['PROCESS', 'SCHEDULE', 'STATE', 'CRON', 'TIME ZONE', 'EACH', 'NEXT', 'LAST', 'REASON'],
-  rowOf: (schedule) => [
-    schedule.Process,
-    schedule.Name,
-    stateOf(schedule),
-    schedule.Cron,
-    schedule.TimeZone,
-    schedule.Each,
-    schedule.NextTimes[0] ?? '',
-    schedule.LastTime ?? '',
-    schedule.Reason ?? '',
-  ],
+  columns: {
+    PROCESS: 'Process',
+    SCHEDULE: 'Name',
+    STATE: (schedule) => stateOf(schedule),
+    CRON: 'Cron',
+    'TIME ZONE': 'TimeZone',
+    EACH: 'Each',
+    NEXT: ({ NextTimes: [next] }) => next,
+    LAST: 'LastTime',
+    REASON: 'Reason',
+  },
 })
 
 function stateOf({ RemovedAt, Paused, OpenTime, LagSeconds }: ScheduleView): string {

@@ -1,11 +1,10 @@
 /** The command `usage`: the calls to the accounting API in a month. */
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
-import { type Command, expectNone, parse, validOption } from '../command.ts'
-import { exitCodes } from '../exit-code.ts'
-import { limitOf, pagesOf, printPages } from '../paging.ts'
+import { defineCommand, flags, texts, validOption } from '../command.ts'
+import { limitOf, pagesOf, printPages, queryOf } from '../paging.ts'
 import { openGateway } from '../service-api.ts'
-import { notify } from '../terminal.ts'
+import { type Columns, createTable, notify, widthOf } from '../terminal.ts'
 
 const Calls = z.record(z.string(), z.number())
 const Item = z.looseObject({ Realm: z.string(), Calls, Metered: z.number() })
@@ -19,8 +18,18 @@ const Page = z.object({
 
 const DEFAULT_LIMIT = 100
 const KINDS = ['core', 'read', 'query', 'cdc', 'report', 'batch', 'attachment']
+const columns: Columns<z.output<typeof Item>> = {
+  REALM: ({ Realm: realm }) => realm,
+  METERED: ({ Metered }) => Metered,
+  ...Object.fromEntries(
+    KINDS.map((kind) => [
+      kind.toUpperCase(),
+      ({ Calls: calls }: z.output<typeof Item>) => calls[kind] ?? 0,
+    ]),
+  ),
+}
 
-export const usage: Command = {
+export const usage = defineCommand({
   summary: 'list the calls of a month to the accounting API, by company',
   usage: '[--month YYYY-MM] [--realm REALM] [--limit N | --all]',
   help: `Lists the successful calls to the accounting API by company and kind. All kinds but core (objects that are created or changed)
@@ -34,18 +43,9 @@ are metered by Intuit. The gateway counts them; the counts are up to five second
 Examples:
   integration-host usage
   integration-host usage --month 2026-10 --all --json | jq -r '[.Realm, .Metered] | @tsv'`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      month: { type: 'string' },
-      realm: { type: 'string' },
-      limit: { type: 'string' },
-      all: { type: 'boolean' },
-    })
-    expectNone(positionals)
-    const query = new URLSearchParams()
-    if (values.month !== undefined) query.set('month', values.month)
+  options: { ...texts('month', 'realm', 'limit'), ...flags('all') },
+  async run({ values, terminal }) {
     const realm = validOption('--realm', Realm.optional(), values.realm)
-    if (realm !== undefined) query.set('realm', realm)
     let first: z.output<typeof Page> | null = null
     const schema = Page.transform((page) => {
       first ??= page
@@ -53,24 +53,12 @@ Examples:
     })
     const pages = pagesOf(openGateway(values.url, terminal), {
       path: '/usage',
-      query,
+      query: queryOf({ month: values.month, realm }),
       schema,
       limit: limitOf(values, DEFAULT_LIMIT),
       mostPerPage: 1_000,
     })
-    await printPages(
-      pages,
-      {
-        isJson: values.json,
-        columns: ['REALM', 'METERED', ...KINDS.map((kind) => kind.toUpperCase())],
-        rowOf: (item) => [
-          item.Realm,
-          String(item.Metered),
-          ...KINDS.map((kind) => String(item.Calls[kind] ?? 0)),
-        ],
-      },
-      terminal,
-    )
+    await printPages(pages, values.json, createTable(columns, widthOf(terminal)), terminal)
     const { Month, Budget, Total, items } = first as unknown as z.output<typeof Page>
     if (realm !== undefined && items.every(({ Calls: calls }) => Object.keys(calls).length === 0))
       notify(
@@ -82,6 +70,5 @@ Examples:
         terminal,
         `${Month}: ${Total.Metered} metered calls${Budget === null ? '' : ` of ${Budget} (${((Total.Metered / Budget) * 100).toFixed(1)} %)`}.`,
       )
-    return exitCodes.ok
   },
-}
+})

@@ -6,10 +6,10 @@ import {
 import { httpUrl, parseConfig, secret } from '@integration-host/shared/process/config'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { z } from 'zod'
-import { type Command, durationMsOf, expectNone, parse } from '../command.ts'
+import { defineCommand, durationMsOf, flags, texts, yesOption } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import { secretsOf, usable } from '../settings.ts'
-import { prompt, isInteractive, painter, print, notify, type Terminal } from '../terminal.ts'
+import { confirm, isInteractive, painter, print, notify, type Terminal } from '../terminal.ts'
 import { receiveCallback } from '../verify-provider/callback.ts'
 import { expectationsOf } from '../verify-provider/expectations.ts'
 import { createCall } from '../verify-provider/provider-call.ts'
@@ -55,7 +55,7 @@ const Settings = z.object({
 const DEFAULT_TIMEOUT_SECONDS = 30
 const DEFAULT_WAIT_SECONDS = 300
 
-export const verifyProvider: Command = {
+export const verifyProvider = defineCommand({
   summary: 'compare a live provider with its documentation, with a sandbox company',
   usage: '[--yes] [--no-create] [--production] [--timeout SECONDS] [--wait SECONDS]',
   help: `Checks against the live provider what the services assume: discovery document, keys, key pair, consent, id
@@ -82,15 +82,8 @@ Examples:
   DISCOVERY_URL=https://developer.api.intuit.com/.well-known/openid_sandbox_configuration \\
   CLIENT_ID_FILE=client-id CLIENT_SECRET_FILE=client-secret REDIRECT=http://localhost:7217/callback \\
   integration-host verify-provider | tee report.txt`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      yes: { type: 'boolean', short: 'y' },
-      'no-create': { type: 'boolean' },
-      production: { type: 'boolean' },
-      timeout: { type: 'string' },
-      wait: { type: 'string' },
-    })
-    expectNone(positionals)
+  options: { ...yesOption, ...flags('no-create', 'production'), ...texts('timeout', 'wait') },
+  async run({ values, terminal }) {
     if (values.url !== undefined)
       throw new UsageError('verify-provider calls no service: set DISCOVERY_URL (--help)')
     const timeoutMs = durationMsOf('--timeout', values.timeout, DEFAULT_TIMEOUT_SECONDS)
@@ -128,7 +121,7 @@ Examples:
     notify(terminal, summaryOf(lines))
     return lines.some(({ verdict }) => verdict === 'failed') ? exitCodes.failed : exitCodes.ok
   },
-}
+})
 
 /**
  * Runs the steps and appends their lines to the report. If the user interrupts the run, the report lists the
@@ -182,11 +175,10 @@ function createSession(
     }),
     async confirm(question) {
       if (isYes || !canPrompt) return isYes
-      const reply = await prompt(terminal, `${question} [y/N] `).catch(() => {
+      return confirm(terminal, question).catch(() => {
         terminal.signal.throwIfAborted()
         throw new CommandFailed(exitCodes.failed, 'Stopped at a prompt.')
       })
-      return /^y(es)?$/i.test(reply.trim())
     },
     notConfirmed: canPrompt ? 'not confirmed' : 'not confirmed (without a terminal: --yes)',
     authorize: (url, state) =>

@@ -12,7 +12,7 @@ import {
 } from '@integration-host/shared/observability/checks'
 import { providerErrorOf } from '@integration-host/shared/provider-profile/provider-fault'
 import { z } from 'zod'
-import { queryOf } from '../commands/transactions/filter-options.ts'
+import { queryOf } from '../paging.ts'
 import { mostFrequent } from './most-frequent.ts'
 import { query, type QueryResult, type Service } from './query.ts'
 

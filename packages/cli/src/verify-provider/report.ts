@@ -44,15 +44,20 @@ export const reportTable = (
   paint: (colour: Colour, text: string) => string,
 ): string[] =>
   verdictTable(
-    ['VERDICT', 'STEP', 'CHECK', 'SEEN'],
-    lines.map(({ verdict, step, check, seen }) => ({
-      cells: [verdict, step, check ?? '-', seen],
+    {
+      VERDICT: 'verdict',
+      STEP: 'step',
+      CHECK: ({ check }) => check ?? '-',
+      SEEN: 'seen',
+    },
+    lines,
+    ({ verdict, check }) => ({
       colour: verdicts[verdict].colour,
       note:
         check !== null && (verdict === 'differs' || verdict === 'failed')
           ? `expected: ${checks[check][words]} (docs/intuit.md, ${checks[check].section})`
           : null,
-    })),
+    }),
     paint,
   )
 

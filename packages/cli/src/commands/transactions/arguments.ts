@@ -3,10 +3,9 @@ import { HeaderView, ReplayID, TransactionID } from '@integration-host/shared/co
 import { Reason } from '@integration-host/shared/contracts/text'
 import { OWN_TEXT, parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
-import { expectNone, validOption, wholeNumber } from '../../command.ts'
+import { onlyWord, texts, validOption, wholeNumber } from '../../command.ts'
 import { UsageError } from '../../exit-code.ts'
 import type { ServiceApi } from '../../service-api.ts'
-import { plain, print, type Terminal } from '../../terminal.ts'
 
 /** Members of the coordinator's responses that are for operators and not part of the shared contract. */
 export const forOperators = {
@@ -23,7 +22,7 @@ const Processes = z.object({
   items: z.array(z.object({ Process: z.string(), BuiltIn: z.boolean().optional() })),
 })
 
-export const processOption = { process: { type: 'string' } } as const
+export const processOption = texts('process')
 export const PROCESS_HELP =
   '  --process NAME      the process; may be omitted if the coordinator has only one'
 
@@ -50,17 +49,9 @@ export async function processPathOf(
   throw new UsageError(`--process is needed; there are: ${names.join(', ') || 'none'}`)
 }
 
-/**
- * Returns the only positional argument, the id of a transaction.
- *
- * @throws {UsageError} the id is missing or invalid, or there are further arguments.
- */
-export function oneId(positionals: readonly string[]): string {
-  const [id, ...rest] = positionals
-  if (id === undefined) throw new UsageError('The id of a transaction is needed')
-  expectNone(rest)
-  return transactionId('The id', id)
-}
+/** Returns the only positional argument, the id of a transaction. @throws {UsageError} as {@link onlyWord} */
+export const oneId = (words: readonly string[]): string =>
+  transactionId('The id', onlyWord(words, 'The id of a transaction is needed'))
 
 /**
  * Returns `text` if it is a valid transaction id. @throws {UsageError} the id is invalid; `what` names it in the
@@ -77,42 +68,18 @@ export function replayQuery(text: string | undefined): string {
   return `?replay=${id.data}`
 }
 
-/** Parses the value of `--data`. @throws {UsageError} the value is not JSON. */
-export function jsonOf(text: string): unknown {
+/** Parses the value of `--data`, if it is given. @throws {UsageError} the value is not JSON. */
+export function jsonOf(text: string | undefined): unknown {
+  if (text === undefined) return undefined
   const value = parseJson(text, OWN_TEXT)
   if (value === undefined)
     throw new UsageError('--data is not JSON; a JSON string needs quotes: \'"text"\'')
   return value
 }
 
-export const reasonOption = { reason: { type: 'string' } } as const
+export const reasonOption = texts('reason')
 export const REASON_HELP = '  --reason TEXT       why, for the action log (at most 500 characters)'
 
 /** Returns the text of `--reason`. @throws {UsageError} the text is too long or not on one line. */
 export const reasonOf = (text: string | undefined): string | undefined =>
   validOption('--reason', Reason.optional(), text)
-
-/** The options of the commands that change a run. */
-export const actOptions = { ...reasonOption, 'if-version': { type: 'string' } } as const
-export const ACT_HELP = `${REASON_HELP}
-  --if-version N      only if the run still has this version, which transactions show prints; give --replay too`
-
-/** Returns the body and the options of a request that changes a run. @throws {UsageError} an option is invalid. */
-export function actOf(values: {
-  readonly reason?: string | undefined
-  readonly 'if-version'?: string | undefined
-}) {
-  const text = values['if-version']
-  const ifVersion = text === undefined ? undefined : wholeNumber('--if-version', text)
-  return { body: { Reason: reasonOf(values.reason) }, options: { ifVersion } }
-}
-
-/** Prints the run that a command changed: as JSON if `isJson` is set, otherwise as `text`. */
-export async function printOutcome(
-  terminal: Terminal,
-  header: Header,
-  isJson: boolean | undefined,
-  text: string,
-): Promise<void> {
-  await print(terminal, isJson ? JSON.stringify(header) : plain(text))
-}

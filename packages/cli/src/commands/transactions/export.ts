@@ -1,7 +1,8 @@
 import { z } from 'zod'
-import { type Command, expectNone, parse } from '../../command.ts'
+import { defineCommand, flags, texts } from '../../command.ts'
 import { CommandFailed, exitCodes } from '../../exit-code.ts'
 import { createLinesFile } from '../../export-file.ts'
+import { queryOf } from '../../paging.ts'
 import { openCoordinator, type ServiceApi } from '../../service-api.ts'
 import { counted, createProgress, notify, plain, print } from '../../terminal.ts'
 import { timeOf } from '../../times.ts'
@@ -21,7 +22,7 @@ const Line = z.union([CursorLine, Run])
 /** After this number of consecutive requests without a received line, an interrupted export fails. */
 const MAX_TRIES = 5
 
-export const exportTransactions: Command = {
+export const exportTransactions = defineCommand({
   summary: 'export finished runs with their results, for an archive',
   usage:
     '[--since TIME] [--until TIME] [--process NAME] [--file FILE] [--cursor CURSOR] [--ndjson]',
@@ -40,28 +41,20 @@ the export.
 Examples:
   integration-host transactions export --since 2026-01-01T00:00:00Z --until 2026-02-01T00:00:00Z --ndjson --file january.ndjson
   integration-host transactions export --process OrderProcess | gzip > orders.ndjson.gz`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      since: { type: 'string' },
-      until: { type: 'string' },
-      process: { type: 'string' },
-      file: { type: 'string' },
-      cursor: { type: 'string' },
-      ndjson: { type: 'boolean' },
-    })
-    expectNone(positionals)
-    const query = new URLSearchParams()
-    for (const name of ['since', 'until'] as const)
-      if (values[name] !== undefined)
-        query.set(name, timeOf(`--${name}`, values[name], terminal.wallClock()))
-    for (const name of ['process', 'cursor'] as const)
-      if (values[name] !== undefined) query.set(name, values[name])
+  options: { ...texts('since', 'until', 'process', 'file', 'cursor'), ...flags('ndjson') },
+  async run({ values, terminal }) {
+    const time = (name: 'since' | 'until') =>
+      values[name] === undefined
+        ? undefined
+        : timeOf(`--${name}`, values[name], terminal.wallClock())
+    const { process, cursor } = values
+    const query = queryOf({ since: time('since'), until: time('until'), process, cursor })
     const service = openCoordinator(values.url, terminal)
     const file = values.file === undefined ? null : await createLinesFile(values.file)
     const progress = createProgress(terminal)
     let count = 0
     let until = ''
-    const state = { cursor: values.cursor ?? null }
+    const state = { cursor: cursor ?? null }
     try {
       for await (const line of linesOf(service, query, state)) {
         if (isCursor(line)) {
@@ -93,9 +86,8 @@ Examples:
       terminal,
       `${counted(count, 'run')}. The next export begins with --since ${plain(until)}`,
     )
-    return exitCodes.ok
   },
-}
+})
 
 type Line = z.output<typeof Line>
 const isCursor = (line: Line): line is z.output<typeof CursorLine> => 'next_cursor' in line

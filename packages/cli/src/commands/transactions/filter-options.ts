@@ -1,29 +1,16 @@
 /** The options that select runs, for lists and bulk operations. */
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { headerStatuses } from '@integration-host/shared/contracts/transaction'
-import { invalidOption, pairOf } from '../../command.ts'
+import { flags, type Given, invalidOption, lists, pairOf, texts } from '../../command.ts'
 import { UsageError } from '../../exit-code.ts'
 import { timeOf } from '../../times.ts'
 
-const several = { type: 'string', multiple: true } as const
-const one = { type: 'string' } as const
-
 export const filterOptions = {
-  status: several,
-  class: several,
-  step: several,
-  'definition-version': several,
-  realm: several,
-  'waiting-for': several,
-  priority: several,
-  tag: several,
-  children: { type: 'boolean' },
-  'id-prefix': one,
-  'in-doubt': { type: 'boolean' },
-  since: one,
-  from: one,
-  until: one,
-} as const
+  ...lists('status', 'class', 'step', 'definition-version', 'realm', 'waiting-for', 'priority'),
+  ...lists('tag'),
+  ...flags('children', 'in-doubt'),
+  ...texts('id-prefix', 'since', 'from', 'until'),
+}
 
 export const FILTER_HELP = `  --status STATUS     ${headerStatuses.join(', ')}
   --class CLASS       the error class, such as http_503; or the provider's error code, such as 6240
@@ -44,30 +31,16 @@ export const FILTER_HELP = `  --status STATUS     ${headerStatuses.join(', ')}
                       If --status, --class, --step, --definition-version, --realm, --waiting-for or --priority is
                       repeated, a run needs one of the values.`
 
-interface FilterValues {
-  readonly status?: readonly string[] | undefined
-  readonly class?: readonly string[] | undefined
-  readonly step?: readonly string[] | undefined
-  readonly 'definition-version'?: readonly string[] | undefined
-  readonly realm?: readonly string[] | undefined
-  readonly 'waiting-for'?: readonly string[] | undefined
-  readonly priority?: readonly string[] | undefined
-  readonly tag?: readonly string[] | undefined
-  readonly children?: boolean | undefined
-  readonly 'id-prefix'?: string | undefined
-  readonly 'in-doubt'?: boolean | undefined
-  readonly since?: string | undefined
-  readonly from?: string | undefined
-  readonly until?: string | undefined
-}
-
 /**
  * Returns the filter that the options describe, without the members that are not given.
  *
  * @param now milliseconds since the epoch, from which durations such as `2h` are counted
  * @throws {UsageError} an option is invalid.
  */
-export function filterOf(values: FilterValues, now: number): RunFilter {
+export function filterOf(
+  values: Omit<Given<typeof filterOptions>['values'], 'url' | 'json'>,
+  now: number,
+): RunFilter {
   const time = (option: 'since' | 'from' | 'until'): string | undefined =>
     values[option] === undefined ? undefined : timeOf(`--${option}`, values[option], now)
   const given = {
@@ -98,14 +71,6 @@ export function filterOf(values: FilterValues, now: number): RunFilter {
   const option = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
   throw invalidOption(`--${option}`, filter.error)
 }
-
-/** Returns the filter as a query. A parameter with several values is repeated. */
-export const queryOf = (filter: RunFilter): URLSearchParams =>
-  new URLSearchParams(
-    Object.entries(filter).flatMap(([name, value]) =>
-      [value].flat().map((single): [string, string] => [name, String(single)]),
-    ),
-  )
 
 /** Returns the status in the service's spelling. @throws {UsageError} the status is unknown. */
 function statusOf(text: string): string {

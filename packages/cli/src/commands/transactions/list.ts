@@ -1,10 +1,19 @@
 import { z } from 'zod'
-import { type Command, expectNone, parse } from '../../command.ts'
-import { exitCodes, UsageError } from '../../exit-code.ts'
-import { limitOf, pagesOf, printPages } from '../../paging.ts'
+import { defineCommand, texts } from '../../command.ts'
+import { UsageError } from '../../exit-code.ts'
+import {
+  cursorOptions,
+  DEFAULT_LIMIT,
+  limitOf,
+  moreByCursor,
+  pagesOf,
+  printPages,
+  queryOf,
+} from '../../paging.ts'
 import { openCoordinator } from '../../service-api.ts'
 import {
   type Colour,
+  type Columns,
   counted,
   createTable,
   notify,
@@ -17,14 +26,13 @@ import {
 } from '../../terminal.ts'
 import { createScreen, intervalOf, repeat, WATCH_HELP, watchOptions } from '../../watch.ts'
 import { Header, processOption } from './arguments.ts'
-import { FILTER_HELP, filterOf, filterOptions, queryOf } from './filter-options.ts'
+import { FILTER_HELP, filterOf, filterOptions } from './filter-options.ts'
 
 const Page = z.object({ items: z.array(Header), next_cursor: z.string().nullable() })
 const MOST_PER_PAGE = 500
-const DEFAULT_LIMIT = 50
 const orders = ['created', 'updated'] as const
 
-export const listTransactions: Command = {
+export const listTransactions = defineCommand({
   summary: 'find transactions, the newest first',
   usage: '[--process NAME] [filter options] [--order ORDER] [--limit N | --all] [--watch]',
   help: `Lists the runs that fulfil all conditions, the newest first. With --json each line is one run.
@@ -42,21 +50,19 @@ Examples:
   integration-host transactions list --realm 9341453908059889 --since 1d --order updated
   integration-host transactions list --status retrying,waiting --watch
   integration-host transactions list --all --json | jq -r 'select(.WaitingFor == "ACC-1") | .TransactionID'`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      ...processOption,
-      ...filterOptions,
-      ...watchOptions,
-      order: { type: 'string' },
-      limit: { type: 'string' },
-      all: { type: 'boolean' },
-      cursor: { type: 'string' },
-    })
-    expectNone(positionals)
+  options: {
+    ...processOption,
+    ...filterOptions,
+    ...watchOptions,
+    ...texts('order'),
+    ...cursorOptions,
+  },
+  async run({ values, terminal }) {
     const order = orders.find((known) => known === (values.order ?? 'created'))
     if (order === undefined) throw new UsageError(`--order must be ${orders.join(' or ')}`)
     const limit = limitOf(values, DEFAULT_LIMIT)
-    if (values.watch && (values.all || values.cursor !== undefined))
+    const { cursor } = values
+    if (values.watch && (values.all || cursor !== undefined))
       throw new UsageError('--watch cannot be combined with --all or --cursor')
     if (values.interval !== undefined && !values.watch)
       throw new UsageError('--interval needs --watch')
@@ -67,10 +73,8 @@ Examples:
         : `/processes/${encodeURIComponent(values.process)}/transactions`
     // The query is computed for each request of --watch, because `--since 2h` is relative to the current time.
     const readQuery = (): URLSearchParams => {
-      const query = queryOf(filterOf(values, terminal.wallClock()))
-      if (order !== 'created') query.set('order', order)
-      if (values.cursor !== undefined) query.set('cursor', values.cursor)
-      return query
+      const filter = filterOf(values, terminal.wallClock())
+      return queryOf({ ...filter, order: order === 'created' ? undefined : order, cursor })
     }
     readQuery() // reports an invalid option before a missing service key
     const service = openCoordinator(values.url, terminal)
@@ -82,23 +86,12 @@ Examples:
         limit,
         mostPerPage: MOST_PER_PAGE,
       })
-    const isJson = values.json === true
-    if (values.watch) {
-      await watch(read, { intervalMs, isJson }, terminal)
-      return exitCodes.ok
-    }
-    const format = {
-      isJson,
-      columns: COLUMNS,
-      rowOf,
-      paintCell: statusPainter(terminal, COLUMNS, colours),
-      width: tableWidth(terminal),
-    }
-    const next = await printPages(read(), format, terminal)
-    if (next !== null) notify(terminal, `There are more: --cursor ${plain(next)}, or --all.`)
-    return exitCodes.ok
+    if (values.watch) return watch(read, { intervalMs, isJson: values.json === true }, terminal)
+    const next = await printPages(read(), values.json, createRunTable(terminal), terminal)
+    if (next !== null) notify(terminal, `There are more: ${moreByCursor(plain(next))}.`)
+    return undefined
   },
-}
+})
 
 /**
  * Prints the list at every interval. Without a terminal, or with `--json`, only the runs with a new version are
@@ -111,9 +104,7 @@ async function watch(
 ): Promise<void> {
   const isRedrawn = terminal.stdout.isTTY === true && !isJson
   const draw = createScreen(terminal)
-  const createRunTable = () =>
-    createTable(COLUMNS, tableWidth(terminal), statusPainter(terminal, COLUMNS, colours))
-  const table = createRunTable()
+  const table = createRunTable(terminal)
   let versions = new Map<string, number>()
   const poll = async (): Promise<boolean> => {
     const runs: Header[] = []
@@ -121,15 +112,12 @@ async function watch(
     if (isRedrawn) {
       const time = new Date(terminal.wallClock()).toISOString().slice(11, 19)
       const title = `${counted(runs.length, 'run')} at ${time} UTC, every ${intervalMs / 1_000} s`
-      await draw([title, ...createRunTable()(runs.map(rowOf))])
+      await draw([title, ...createRunTable(terminal)(runs)])
       return true
     }
     const changed = runs.filter((run) => versions.get(keyOf(run)) !== run.Version)
     versions = new Map(runs.map((run) => [keyOf(run), run.Version]))
-    await print(
-      terminal,
-      ...(isJson ? changed.map((run) => JSON.stringify(run)) : table(changed.map(rowOf))),
-    )
+    await print(terminal, ...(isJson ? changed.map((run) => JSON.stringify(run)) : table(changed)))
     return true
   }
   await repeat(intervalMs, terminal, poll, isRedrawn ? (message) => draw([message]) : undefined)
@@ -137,11 +125,6 @@ async function watch(
 
 const keyOf = ({ Process, TransactionID, ReplayID }: Header): string =>
   JSON.stringify([Process, TransactionID, ReplayID])
-
-/** The list fits a common window if the width of the output is unknown, too. `--json` shows everything. */
-const tableWidth = (terminal: Terminal): number => widthOf(terminal) ?? 120
-
-const COLUMNS = ['ID', 'PROCESS', 'REPLAY', 'STATUS', 'STEP', 'ATTEMPT', 'UPDATED', 'WHY']
 
 const colours: Readonly<Record<string, Colour>> = {
   Completed: 'green',
@@ -157,16 +140,24 @@ const colours: Readonly<Record<string, Colour>> = {
 const isWaitingForTime = ({ Status, NotBefore }: Header): boolean =>
   Status === 'Retrying' || (Status === 'Queued' && typeof NotBefore === 'string')
 
-const rowOf = (header: Header): string[] => [
-  header.TransactionID,
-  header.Process,
-  String(header.ReplayID),
-  header.Status,
-  header.StepName,
-  String(header.Attempt),
-  header.UpdatedAt,
-  [header.WaitingFor, header.LastError ?? (isWaitingForTime(header) ? header.NextAttemptAt : null)]
-    .map((part) => shortLine(part ?? ''))
-    .join(' ')
-    .trim(),
-]
+const columns: Columns<Header> = {
+  ID: ({ TransactionID }) => TransactionID,
+  PROCESS: ({ Process }) => Process,
+  REPLAY: ({ ReplayID }) => ReplayID,
+  STATUS: ({ Status }) => Status,
+  STEP: ({ StepName }) => StepName,
+  ATTEMPT: ({ Attempt }) => Attempt,
+  UPDATED: ({ UpdatedAt }) => UpdatedAt,
+  WHY: (header) =>
+    [
+      header.WaitingFor,
+      header.LastError ?? (isWaitingForTime(header) ? header.NextAttemptAt : null),
+    ]
+      .map((part) => shortLine(part ?? ''))
+      .join(' ')
+      .trim(),
+}
+
+/** The list fits a common window if the width of the output is unknown, too. `--json` shows everything. */
+const createRunTable = (terminal: Terminal) =>
+  createTable(columns, widthOf(terminal) ?? 120, statusPainter(terminal, colours))

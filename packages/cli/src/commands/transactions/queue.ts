@@ -1,24 +1,30 @@
-import { Priority, Debounce, NotBefore } from '@integration-host/shared/contracts/transaction'
+import { readFile } from 'node:fs/promises'
+import { Priority } from '@integration-host/shared/contracts/priority'
+import { Debounce, NotBefore } from '@integration-host/shared/contracts/start-time'
 import { Realm } from '@integration-host/shared/contracts/realm'
-import { type Command, expectNone, parse, validOption, wholeNumber } from '../../command.ts'
-import { exitCodes, UsageError } from '../../exit-code.ts'
-import { labelOptions, parseLabels } from '../../label-options.ts'
-import { openCoordinator } from '../../service-api.ts'
+import { OWN_TEXT, parseJson, trimmedJson } from '@integration-host/shared/json'
+import { reasonOf as causeOf } from '@integration-host/shared/observability/health'
+import { z } from 'zod'
+import { defineCommand, expectNone, lists, texts, validOption, wholeNumber } from '../../command.ts'
+import { CommandFailed, exitCodes, UsageError } from '../../exit-code.ts'
+import { parseLabels } from '../../label-options.ts'
+import { JSON_LINES, openCoordinator, type ServiceApi } from '../../service-api.ts'
+import { createProgress, notify, plain, print, type Terminal } from '../../terminal.ts'
 import {
   Header,
   jsonOf,
   oneId,
   pathOf,
-  printOutcome,
   PROCESS_HELP,
   processOption,
   REASON_HELP,
   reasonOf,
   reasonOption,
 } from './arguments.ts'
-import { queueFile } from './queue-file.ts'
 
-export const queueTransactions: Command = {
+const debounceOptions = texts('debounce', 'debounce-seconds', 'debounce-max-seconds')
+
+export const queueTransactions = defineCommand({
   summary: 'queue a transaction, or a file of transactions',
   usage:
     '(ID [--data JSON] [--realm REALM] [--tag NAME=VALUE]… [--priority high] [--not-before TIME | --debounce KEY --debounce-seconds N] [--reason TEXT] | --file FILE)',
@@ -42,22 +48,17 @@ Examples:
   integration-host transactions queue 68 --not-before 2027-01-31T02:00:00-05:00
   integration-host transactions queue inv-7 --debounce inv-7 --debounce-seconds 30
   integration-host transactions queue --file orders.ndjson`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      ...processOption,
-      ...reasonOption,
-      data: { type: 'string' },
-      realm: { type: 'string' },
-      tag: labelOptions.tag,
-      priority: { type: 'string' },
-      'not-before': { type: 'string' },
-      debounce: { type: 'string' },
-      'debounce-seconds': { type: 'string' },
-      'debounce-max-seconds': { type: 'string' },
-      file: { type: 'string' },
-    })
+  options: {
+    ...processOption,
+    ...reasonOption,
+    ...texts('data', 'realm', 'priority', 'not-before', 'file'),
+    ...lists('tag'),
+    ...debounceOptions,
+  },
+  argumentOf: (words) => words,
+  async run({ values, argument: words, terminal, output }) {
     if (values.file !== undefined) {
-      expectNone(positionals)
+      expectNone(words)
       const { file: _file, process: _process, url: _url, json: _json, ...own } = values
       const [combined] = Object.keys(own)
       if (combined !== undefined)
@@ -68,7 +69,7 @@ Examples:
       const path = await pathOf(service, values.process)
       return queueFile(values.file, service, path, values.json === true, terminal)
     }
-    const id = oneId(positionals)
+    const id = oneId(words)
     const realm = validOption('--realm', Realm.optional(), values.realm)
     const priority = validOption('--priority', Priority.optional(), values.priority)
     const Reason = reasonOf(values.reason)
@@ -101,17 +102,15 @@ Examples:
         : status === 202
           ? `${id} is queued${header.NotBefore ? `, and starts at ${header.NotBefore}` : ''}.`
           : `${id} was queued before, its status is ${header.Status}.`
-    await printOutcome(terminal, header, values.json, text)
+    await output(header, plain(text))
     return exitCodes.ok
   },
-}
+})
 
 /** Returns the `Debounce` of the transaction. @throws {UsageError} an option is missing or not valid. */
-function debounceOf(values: {
-  readonly debounce?: string | undefined
-  readonly 'debounce-seconds'?: string | undefined
-  readonly 'debounce-max-seconds'?: string | undefined
-}): Debounce | undefined {
+function debounceOf(
+  values: Readonly<Partial<Record<keyof typeof debounceOptions, string | undefined>>>,
+): Debounce | undefined {
   const { debounce: Key, 'debounce-seconds': seconds, 'debounce-max-seconds': max } = values
   if (Key === undefined && seconds === undefined && max === undefined) return undefined
   if (Key === undefined || seconds === undefined)
@@ -122,4 +121,118 @@ function debounceOf(values: {
     ...(max !== undefined && { MaxSeconds: wholeNumber('--debounce-max-seconds', max) }),
   }
   return validOption('--debounce', Debounce, given)
+}
+
+/** The limits of one request, slightly below the limits that the coordinator enforces. */
+const MOST_LINES = 10_000
+const MOST_BYTES = 11 * 1_048_576
+
+const BulkResponse = z.object({
+  queued: z.int(),
+  exists: z.int(),
+  results: z.array(
+    z.object({
+      line: z.int(),
+      TransactionID: z.string().nullable(),
+      outcome: z.enum(['queued', 'absorbed', 'exists', 'conflict', 'invalid']),
+      code: z.string().optional(),
+      errors: z.array(z.string()).optional(),
+    }),
+  ),
+})
+
+interface Line {
+  /** The number of the line in the file, from 1. */
+  readonly number: number
+  readonly text: string
+}
+
+/**
+ * Queues a transaction for each line of a file, and reports the rejected lines. A transaction that was queued before is
+ * not an error, so after an interruption the whole file can be queued again.
+ *
+ * @throws {CommandFailed} the file cannot be read or sent, or a request to the coordinator failed.
+ */
+async function queueFile(
+  file: string,
+  service: ServiceApi,
+  path: string,
+  isJson: boolean,
+  terminal: Terminal,
+): Promise<number> {
+  const lines = linesOf(await readText(file))
+  const bad = lines.filter(({ text }) => !isParseable(text))
+  if (bad[0] !== undefined)
+    throw new UsageError(`${file}, line ${bad[0].number}: is not JSON; nothing was queued`)
+  if (lines.length === 0) throw new UsageError(`${file} has no transactions`)
+  const counts = { queued: 0, exists: 0, refused: 0 }
+  const progress = createProgress(terminal)
+  for (const batch of batchesOf(lines)) {
+    // The lines are sent unchanged, because parsing and serialising them would lose digits of large numbers.
+    const { data: response } = await service
+      .send(`${path}/bulk`, BulkResponse, {
+        method: 'POST',
+        text: { type: JSON_LINES, content: batch.map(({ text }) => text).join('\n') },
+      })
+      .finally(() => progress.end())
+    counts.queued += response.queued
+    counts.exists += response.exists
+    for (const { line, TransactionID, outcome, code = outcome, errors = [] } of response.results) {
+      const isAccepted = outcome === 'queued' || outcome === 'absorbed' || outcome === 'exists'
+      if (outcome === 'absorbed') counts.queued += 1
+      if (!isAccepted) counts.refused += 1
+      const number = batch[line - 1]?.number ?? 0
+      if (isJson)
+        await print(
+          terminal,
+          JSON.stringify({ Line: number, TransactionID, Outcome: outcome, Errors: errors }),
+        )
+      else if (!isAccepted)
+        notify(
+          terminal,
+          plain(`Line ${number}, ${TransactionID ?? 'no id'}: ${[code, ...errors].join('; ')}`),
+        )
+    }
+    progress.update(`${counts.queued + counts.exists + counts.refused} of ${lines.length}`)
+  }
+  progress.end()
+  if (!isJson)
+    await print(
+      terminal,
+      `${counts.queued} queued, ${counts.exists} existed before, ${counts.refused} rejected`,
+    )
+  return counts.refused === 0 ? exitCodes.ok : exitCodes.failed
+}
+
+async function readText(file: string): Promise<string> {
+  try {
+    return await readFile(file, 'utf8')
+  } catch (error) {
+    throw new CommandFailed(exitCodes.usage, `${file} cannot be read (${causeOf(error)}).`)
+  }
+}
+
+const linesOf = (text: string): Line[] =>
+  text
+    .replace(/^\uFEFF/, '')
+    .split('\n')
+    .map((line, index) => ({ number: index + 1, text: trimmedJson(line) }))
+    .filter(({ text: line }) => line !== '')
+
+const isParseable = (text: string): boolean => parseJson(text, OWN_TEXT) !== undefined
+
+function* batchesOf(lines: readonly Line[]): Generator<readonly Line[]> {
+  let batch: Line[] = []
+  let bytes = 0
+  for (const line of lines) {
+    const size = Buffer.byteLength(line.text) + 1
+    if (batch.length === MOST_LINES || (bytes + size > MOST_BYTES && batch.length > 0)) {
+      yield batch
+      batch = []
+      bytes = 0
+    }
+    batch.push(line)
+    bytes += size
+  }
+  if (batch.length > 0) yield batch
 }

@@ -6,11 +6,10 @@ import {
   TransactionView,
 } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
-import { type Command, parse } from '../../command.ts'
-import { exitCodes } from '../../exit-code.ts'
-import { labelled } from '../../fault-lines.ts'
+import { defineCommand, flags, texts } from '../../command.ts'
+import { labelledLines } from '../../fault-lines.ts'
 import { openCoordinator } from '../../service-api.ts'
-import { createTable, plain, print, widthOf } from '../../terminal.ts'
+import { type Columns, createTable, plain, widthOf } from '../../terminal.ts'
 import {
   forOperators,
   type Header,
@@ -39,7 +38,7 @@ const Run = TransactionView.extend({
 }).loose()
 type Run = z.output<typeof Run>
 
-export const showTransaction: Command = {
+export const showTransaction = defineCommand({
   summary: 'show one run with its steps and attempts',
   usage: 'ID [--replay N] [--full]',
   help: `Shows one run of a transaction with its steps and attempts. For each step that is not completed it shows the
@@ -53,82 +52,50 @@ Examples:
   integration-host transactions show 66
   integration-host transactions show 66 --full | less
   integration-host transactions show 66 --replay 0 --json | jq '.Items[].ResponseBody'`,
-  async run(args, terminal) {
-    const { values, positionals } = parse(args, {
-      ...processOption,
-      replay: { type: 'string' },
-      full: { type: 'boolean' },
-    })
-    const id = oneId(positionals)
+  options: { ...processOption, ...texts('replay'), ...flags('full') },
+  argumentOf: oneId,
+  async run({ values, argument: id, terminal, output }) {
     const query = replayQuery(values.replay)
     const service = openCoordinator(values.url, terminal)
     const path = await pathOf(service, values.process)
     const run = await service.get(`${path}/${encodeURIComponent(id)}${query}`, Run)
-    if (values.json) {
-      await print(terminal, JSON.stringify(run))
-      return exitCodes.ok
-    }
-    const { Items, Attempts } = run
+    const { Items, Attempts, AttemptCount = 0 } = run
     const isFull = values.full === true
     const width = isFull ? undefined : widthOf(terminal)
-    await print(terminal, ...headerLines(run, isFull))
-    if (Items.length > 0)
-      await print(
-        terminal,
+    await output(
+      run,
+      ...headerLines(run, isFull),
+      ...(Items.length > 0 ? ['', ...createTable(itemColumns, width)(Items)] : []),
+      ...Items.filter(hasUnsuccessfulResponse).flatMap((item) => [
         '',
-        ...createTable(
-          ['STEP', 'STATUS', 'ATTEMPT', 'RESPONSE', 'FINISHED', 'ERROR'],
-          width,
-        )(
-          Items.map((item) => [
-            item.StepName,
-            item.Round === undefined ? item.Status : `${item.Status}, round ${item.Round}`,
-            String(item.Attempt),
-            String(item.ResponseStatus ?? ''),
-            item.FinishedAt ?? '',
-            item.Error ?? '',
-          ]),
-        ),
-      )
-    for (const item of Items.filter(hasUnsuccessfulResponse))
-      await print(terminal, '', ...responseBlock(item, Attempts, isFull))
-    if (Attempts.length > 0)
-      await print(
-        terminal,
-        '',
-        ...createTable(
-          ATTEMPT_COLUMNS,
-          width,
-        )(
-          Attempts.map((attempt) => [
-            String(attempt.Attempt),
-            attempt.StepName,
-            attempt.Outcome,
-            String(attempt.ResponseStatus ?? ''),
-            attempt.StartedAt,
-            attempt.FinishedAt ?? '',
-            attempt.Error ?? '',
-          ]),
-        ),
-      )
-    if (run.AttemptCount !== undefined && run.AttemptCount > Attempts.length)
-      await print(
-        terminal,
-        `These are the newest ${Attempts.length} of ${run.AttemptCount} attempts.`,
-      )
-    return exitCodes.ok
+        ...responseBlock(item, Attempts, isFull),
+      ]),
+      ...(Attempts.length > 0 ? ['', ...createTable(attemptColumns, width)(Attempts)] : []),
+      ...(AttemptCount > Attempts.length
+        ? [`These are the newest ${Attempts.length} of ${AttemptCount} attempts.`]
+        : []),
+    )
   },
+})
+
+const itemColumns: Columns<ItemView> = {
+  STEP: 'StepName',
+  STATUS: ({ Status, Round }) => (Round === undefined ? Status : `${Status}, round ${Round}`),
+  ATTEMPT: 'Attempt',
+  RESPONSE: 'ResponseStatus',
+  FINISHED: 'FinishedAt',
+  ERROR: 'Error',
 }
 
-const ATTEMPT_COLUMNS = [
-  'ATTEMPT',
-  'STEP',
-  'OUTCOME',
-  'RESPONSE',
-  'STARTED',
-  'FINISHED',
-  'ERROR',
-] as const
+const attemptColumns: Columns<AttemptView> = {
+  ATTEMPT: 'Attempt',
+  STEP: 'StepName',
+  OUTCOME: 'Outcome',
+  RESPONSE: 'ResponseStatus',
+  STARTED: 'StartedAt',
+  FINISHED: 'FinishedAt',
+  ERROR: 'Error',
+}
 
 const hasUnsuccessfulResponse = ({ Status, ResponseStatus }: ItemView): boolean =>
   Status !== 'Completed' && Status !== 'Copied' && ResponseStatus !== null
@@ -143,14 +110,14 @@ function responseBlock(
   isFull: boolean,
 ): string[] {
   const attempt = attempts.findLast((one) => one.StepName === StepName)
-  const details = [
-    ['Request', attempt?.Request ? `${attempt.Request.Method} ${attempt.Request.Url}` : null],
+  const details = labelledLines([
+    ['Request', attempt?.Request && `${attempt.Request.Method} ${attempt.Request.Url}`],
     ['Response id', attempt?.ResponseId],
     ['Trace id', attempt?.TraceId],
-  ] as const
+  ])
   return [
     plain(`Response of step ${StepName}: ${ResponseStatus}`),
-    ...details.flatMap(([label, text]) => (text ? [`  ${labelled(label, text)}`] : [])),
+    ...details.map((line) => `  ${line}`),
     ...(ResponseBody ? responseLines(ResponseBody, isFull).map((line) => `  ${line}`) : []),
   ]
 }
@@ -182,7 +149,7 @@ const countsOf = (family: FamilyView): string =>
 
 function headerLines(header: Run, isFull: boolean): string[] {
   const wait = waitOf(header)
-  return [
+  return labelledLines([
     ['Transaction', header.TransactionID],
     ['Process', header.Process],
     [
@@ -208,7 +175,7 @@ function headerLines(header: Run, isFull: boolean): string[] {
     ['Runs at', header.LeaseOwner && `${header.LeaseOwner}, lease until ${header.LeaseUntil}`],
     ['In doubt', header.InDoubt ? 'an earlier attempt may have done the work of this step' : null],
     ['Progress', progressOf(header)],
-    ...(header.Children ?? []).map((family) => ['Children', countsOf(family)]),
+    ...(header.Children ?? []).map((family) => ['Children', countsOf(family)] as const),
     ['Waits for', header.WaitingFor ?? wait],
     ['Not before', header.NotBefore],
     ['Next attempt', header.NextAttemptAt],
@@ -220,5 +187,5 @@ function headerLines(header: Run, isFull: boolean): string[] {
     ['Completed', header.CompletedAt],
     ['Data erased', header.ErasedAt],
     ['Data removed', header.PurgedAt],
-  ].flatMap(([label = '', text]) => (text ? [labelled(label ?? '', text)] : []))
+  ])
 }
