@@ -34,6 +34,7 @@ export const flags = <Name extends string>(...names: readonly Name[]) =>
 export const yesOption = { yes: { type: 'boolean', short: 'y' } } as const
 
 const commonOptions = { ...texts('url'), ...flags('json') }
+export type CommonOptions = typeof commonOptions
 
 /** What a command runs with. */
 export interface Given<Options extends ParseArgsOptionsConfig, Argument = void> {
@@ -61,7 +62,7 @@ export interface Definition<Options extends ParseArgsOptionsConfig, Argument> ex
 
 /** Creates a command from its options and the function that runs with their values. */
 export const defineCommand = <
-  const Options extends ParseArgsOptionsConfig = Record<never, never>,
+  const Options extends ParseArgsOptionsConfig = CommonOptions,
   Argument = void,
 >({
   options = {} as Options, // without `options` the type parameter has its default

@@ -1,7 +1,15 @@
 /** Reads and prints lists, which the services return page by page. */
 import type { ParseArgsOptionsConfig } from 'node:util'
 import type { z } from 'zod'
-import { type Definition, defineCommand, flags, type Given, texts, wholeNumber } from './command.ts'
+import {
+  type CommonOptions,
+  type Definition,
+  defineCommand,
+  flags,
+  type Given,
+  texts,
+  wholeNumber,
+} from './command.ts'
 import { UsageError } from './exit-code.ts'
 import { openCoordinator, type ServiceApi } from './service-api.ts'
 import {
@@ -32,13 +40,14 @@ interface List<Item> {
   readonly mostPerPage: number
 }
 
+type Parameter = string | number | boolean
+export type QueryParameters = Readonly<Record<string, Parameter | readonly Parameter[] | undefined>>
+
 /** Returns the parameters that are given as a query. A parameter with several values is repeated. */
-export const queryOf = (parameters: object): URLSearchParams =>
+export const queryOf = (parameters: QueryParameters): URLSearchParams =>
   new URLSearchParams(
-    Object.entries(parameters).flatMap(([name, value]: [string, unknown]) =>
-      [value].flat().flatMap((one): [string, string][] => {
-        return one === undefined ? [] : [[name, String(one)]]
-      }),
+    Object.entries(parameters).flatMap(([name, value = []]) =>
+      [value].flat().map((one): [string, string] => [name, String(one)]),
     ),
   )
 
@@ -110,7 +119,7 @@ interface PagedList<Options extends ParseArgsOptionsConfig, Argument, Item>
     Pick<List<Item>, 'schema'>,
     Partial<Pick<List<Item>, 'mostPerPage'>> {
   /** Returns the query. @throws {UsageError} an option is invalid. */
-  readonly parametersOf?: (given: Given<Options, Argument>) => object
+  readonly parametersOf?: (given: Given<Options, Argument>) => QueryParameters
   readonly pathOf: (
     service: ServiceApi,
     given: Given<Options, Argument>,
@@ -125,7 +134,7 @@ interface PagedList<Options extends ParseArgsOptionsConfig, Argument, Item>
 
 /** Creates a command that prints a list of the coordinator, which may have several pages. */
 export const pagedList = <
-  const Options extends ParseArgsOptionsConfig = Record<never, never>,
+  const Options extends ParseArgsOptionsConfig = CommonOptions,
   Argument = void,
   Item = unknown,
 >({

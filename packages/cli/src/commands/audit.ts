@@ -16,15 +16,15 @@ import { openTokenService, type ServiceApi } from '../service-api.ts'
 
 const PAGE = 1_000
 
-const readerOf =
-  (service: ServiceApi): ReadAudit =>
+export const readerOf =
+  (service: Pick<ServiceApi, 'get'>): ReadAudit =>
   (after, limit) =>
     service.get(`/audit?after=${after}&limit=${limit}`, AuditPage)
 
 type Entries = AuditPage['items']
 
 /** Yields the pages of the log in order, beginning after the entry `after`. */
-async function* inOrder(read: ReadAudit, after: number): AsyncGenerator<Entries, void> {
+export async function* inOrder(read: ReadAudit, after: number): AsyncGenerator<Entries, void> {
   for (let last = after; ;) {
     const { items, head } = await read(last, PAGE)
     yield items

@@ -3,6 +3,7 @@ import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
 import {
+  type CommonOptions,
   defineCommand,
   flags,
   type Given,
@@ -16,19 +17,22 @@ import {
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { faultLines, labelledLines } from '../fault-lines.ts'
 import { labelOptions, parseLabels } from '../label-options.ts'
-import { pagesOf, printPages, queryOf } from '../paging.ts'
+import { pagesOf, type QueryParameters, printPages, queryOf } from '../paging.ts'
 import { type Columns, confirm, createTable, isInteractive, notify, widthOf } from '../terminal.ts'
 import { openTokenService, type ServiceApi } from '../service-api.ts'
 import { reasonOf, reasonOption } from './transactions/arguments.ts'
 
 const PAGE = 500
-export const CredentialPage = z.object({
+const CredentialPage = z.object({
   items: z.array(CredentialView),
   next_cursor: z.string().nullable(),
 })
 
 /** Yields the pages of credentials that match `conditions`, in the order of their names. */
-export const credentialPages = (service: ServiceApi, conditions: object = {}) =>
+export const credentialPages = (
+  service: Pick<ServiceApi, 'get'>,
+  conditions: QueryParameters = {},
+) =>
   pagesOf(service, {
     path: '/credentials',
     query: queryOf(conditions),
@@ -95,7 +99,7 @@ Examples:
 
 /** Prints a credential as JSON, or as lines for people. */
 export async function printCredential(
-  output: Given<Record<never, never>>['output'],
+  output: Given<CommonOptions>['output'],
   credential: CredentialView,
 ): Promise<void> {
   const { Label, CompanyName, Tags = {}, Attempts, Fault } = credential

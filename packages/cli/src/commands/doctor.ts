@@ -22,7 +22,7 @@ import { examineBroker } from '../doctor/broker.ts'
 import { examineCredentials } from '../doctor/credentials.ts'
 import { examinePostgres } from '../doctor/postgres.ts'
 import { examineProvider, type ProviderClient } from '../doctor/provider.ts'
-import type { QueryResult, Service } from '../doctor/query.ts'
+import { createReader, NoData, orNoData, orReason, type Reader } from '../doctor/query.ts'
 import { isReached } from '../doctor/reach.ts'
 import { examineRedis } from '../doctor/redis.ts'
 import {
@@ -39,6 +39,7 @@ import {
   readServices,
   secretsOf,
   type CheckedService,
+  type ServiceAddress,
   usable,
 } from '../settings.ts'
 import { type Colour, counted, notify, painter, plain, print, verdictTable } from '../terminal.ts'
@@ -127,17 +128,21 @@ Examples:
       value === undefined && isEmbedded
         ? async () => [{ ...skipped('connection', 'the embedded host has none', ''), remedy: null }]
         : given(value, variable, examine)
-    let list: Promise<QueryResult<ProcessList>> | null = null
+    let list: Promise<ProcessList | NoData> | null = null
     /** Requests the coordinator's processes. The checks of RabbitMQ and of the coordinator share one request. */
-    const processesOf = (service: Service): Promise<QueryResult<ProcessList>> =>
-      (list ??= readProcesses(service, halfway))
+    const processesOf = (service: ServiceAddress): Promise<ProcessList | NoData> =>
+      (list ??= orNoData(readProcesses(createReader(service, halfway))))
     const examineWith = (
       name: CheckedService,
-      more: (service: Service) => Promise<readonly CheckResult[]> = async () => [],
+      more: (
+        reader: Reader,
+        service: ServiceAddress,
+      ) => Promise<readonly CheckResult[]> = async () => [],
     ) =>
       given(services[name] ?? undefined, addressOf[name], async (service) => {
         const results = await examineReadiness(service, signal)
-        return isReached(results) ? [...results, ...(await more(service))] : results
+        if (!isReached(results)) return results
+        return [...results, ...(await more(createReader(service, signal), service))]
       })
     const examinations: Record<Subject, () => Promise<readonly CheckResult[]>> = {
       redis: ofBackend(settings.REDIS_URL, 'REDIS_URL', (url) =>
@@ -152,7 +157,7 @@ Examples:
         return examineBroker(
           url,
           { ...settings, tls: tlsFiles('AMQP', settings) },
-          processes !== null && 'data' in processes ? processes.data.items : null,
+          processes === null || processes instanceof NoData ? null : processes.items,
           signal,
         )
       }),
@@ -162,17 +167,19 @@ Examples:
           : given(settings.DISCOVERY_URL, 'DISCOVERY_URL', (url) =>
               examineProvider(url, clientOf(settings), signal),
             ),
-      'token-service': examineWith('token-service', async (service) => {
+      'token-service': examineWith('token-service', async (reader, service) => {
         const results = await Promise.all([
-          examineKeyRing(service, signal),
-          examineCredentials(service, halfway, signal),
+          examineKeyRing(reader),
+          orReason(examineCredentials(createReader(service, halfway), reader)),
         ])
         return distinct(results.flat())
       }),
       'accounting-gateway': examineWith('accounting-gateway'),
-      coordinator: examineWith('coordinator', async (service) =>
-        checkCoordinator(service, await processesOf(service), terminal.wallClock(), signal),
-      ),
+      coordinator: examineWith('coordinator', async (reader, service) => {
+        const processes = await processesOf(service)
+        if (processes instanceof NoData) return [processes.result]
+        return checkCoordinator(reader, processes, terminal.wallClock())
+      }),
       'demo-api': examineWith('demo-api'),
     }
 

@@ -269,8 +269,8 @@ function termsOf(options: Given<typeof keyOptions>['values'], now: number): KeyT
 }
 
 /** Returns the parts of comma-separated lists. */
-const listed = (lists: readonly string[] = []): string[] => [
-  ...new Set(lists.flatMap((list) => list.split(',').map((part) => part.trim()))),
+const listed = (given: readonly string[] = []): string[] => [
+  ...new Set(given.flatMap((list) => list.split(',').map((part) => part.trim()))),
 ]
 
 /** Returns a time in UTC without milliseconds. @throws {UsageError} the text is not a time, or the time has passed. */

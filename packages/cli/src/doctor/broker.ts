@@ -7,6 +7,7 @@ import { type ProcessOutline, wantedQueues } from './broker-topology.ts'
 import { examineManagement, type Management } from './management.ts'
 import { examineRabbitMq } from './rabbitmq.ts'
 import { isReached } from './reach.ts'
+import { resultsOf } from './results.ts'
 
 export interface BrokerSettings {
   readonly tls: TlsFiles | undefined
@@ -28,29 +29,27 @@ export async function examineBroker(
   const queues = wantedQueues(processes ?? [], settings.AMQP_PREFIX)
   const unknown =
     processes === null
-      ? [
-          skipped(
-            'queues',
-            'those of processes: the coordinator does not list its processes',
-            'Start the coordinator, or set COORDINATOR_URL and SERVICE_API_KEY.',
-          ),
-        ]
-      : []
+      ? skipped(
+          'queues',
+          'those of processes: the coordinator does not list its processes',
+          'Start the coordinator, or set COORDINATOR_URL and SERVICE_API_KEY.',
+        )
+      : null
   const nodes = parseAmqpUrl(url.reveal())
   const management = managementOf(nodes[0], settings)
   const managed = management === null ? null : await examineManagement(management, queues, signal)
   const hasManagement = managed !== null && 'results' in managed
   const overAmqp = await examineRabbitMq(nodes, settings.tls, hasManagement ? [] : queues, signal)
   if (!isReached(overAmqp)) return overAmqp
-  if (hasManagement) return [...overAmqp, ...managed.results, ...unknown]
+  if (hasManagement) return resultsOf(overAmqp, managed.results, unknown)
   const why = managed === null ? 'AMQP_MANAGEMENT_URL is not set' : `management API: ${managed.why}`
   const remedy =
     'Set AMQP_MANAGEMENT_URL to its address with a user who has the tag monitoring: http://user:password@host:15672'
-  return [
-    ...overAmqp,
-    ...unknown,
+  return resultsOf(
+    overAmqp,
+    unknown,
     (settings.AMQP_MANAGEMENT_URL === undefined ? skipped : warning)('policies', why, remedy),
-  ]
+  )
 }
 
 /** The ports of AMQP without and with TLS. */

@@ -1,6 +1,5 @@
 /** Reads the audit log and all credentials once, and checks both. */
 import { remedyFor } from '@integration-host/shared/conditions'
-import { AuditPage } from '@integration-host/shared/contracts/audit'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import {
   type CheckResult,
@@ -9,12 +8,11 @@ import {
   warning,
 } from '@integration-host/shared/observability/checks'
 import { realmOf } from '@integration-host/shared/contracts/realm'
-import { CredentialPage } from '../commands/credentials.ts'
-import { mostFrequent } from './most-frequent.ts'
-import { query, type QueryResult, type Service } from './query.ts'
+import { inOrder, readerOf } from '../commands/audit.ts'
+import { credentialPages } from '../commands/credentials.ts'
+import { NoData, orNoData, type Reader } from './query.ts'
+import { firstOf, mostFrequent, resultsOf } from './results.ts'
 
-const AUDIT_PAGE = 1_000
-const CREDENTIAL_PAGE = 500
 /** The maximum number of companies that a line lists by name. */
 const MAX_NAMED = 3
 /** The audit actions that store a token pair. The outcome of a successful action is `ok`. */
@@ -23,60 +21,33 @@ const STORING = new Set(['granted', 'refreshed', 'imported', 'adopted'])
 /**
  * Reports faulted companies, failing refreshes, companies whose grant ends soon, and outdated versions.
  *
- * @param halfway ends the read of the audit log. It is aborted earlier than `signal`, so that time is left for the
- * credentials.
+ * @param auditReader reads the audit log. It stops earlier than `reader`, so that time is left for the credentials.
+ * @throws {NoData} the credentials cannot be read.
  */
 export async function examineCredentials(
-  service: Service,
-  halfway: AbortSignal,
-  signal: AbortSignal,
+  auditReader: Reader,
+  reader: Reader,
 ): Promise<readonly CheckResult[]> {
   // The audit log is read before the credentials. If a refresh happens between the two reads, the stored version is
   // higher than the version in the audit log. This difference is normal and not reported.
-  const audited = await readAudit(service, halfway)
-  const credentials = await readCredentials(service, signal)
-  if ('result' in credentials) return [credentials.result]
+  const audited = await orNoData(readAudit(auditReader))
+  const credentials: CredentialView[] = []
+  for await (const items of credentialPages(reader)) credentials.push(...items)
   return [
-    ...checkCredentials(credentials.data),
-    'result' in audited ? audited.result : checkVersions(audited.data, credentials.data),
+    ...checkCredentials(credentials),
+    audited instanceof NoData ? audited.result : checkVersions(audited, credentials),
   ]
 }
 
 /** Returns the newest stored version of each credential in the audit log. */
-async function readAudit(
-  service: Service,
-  signal: AbortSignal,
-): Promise<QueryResult<ReadonlyMap<string, number>>> {
+async function readAudit(reader: Reader): Promise<ReadonlyMap<string, number>> {
   const audited = new Map<string, number>()
-  for (let after = 0, newest = 1; after < newest;) {
-    const path = `/audit?after=${after}&limit=${AUDIT_PAGE}`
-    const page = await query(service, path, AuditPage, signal)
-    if ('result' in page) return page
-    const { items, head } = page.data
+  for await (const items of inOrder(readerOf(reader), 0))
     for (const { What, Name, Version, Outcome } of items) {
       if (What === 'removed') audited.delete(Name)
       else if (STORING.has(What) && Outcome === 'ok') audited.set(Name, Version)
     }
-    newest = head.Seq
-    after = items.at(-1)?.Seq ?? newest
-  }
-  return { data: audited }
-}
-
-async function readCredentials(
-  service: Service,
-  signal: AbortSignal,
-): Promise<QueryResult<readonly CredentialView[]>> {
-  const credentials: CredentialView[] = []
-  for (let cursor: string | null = ''; cursor !== null;) {
-    const search: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`
-    const path = `/credentials?limit=${CREDENTIAL_PAGE}${search}`
-    const page = await query(service, path, CredentialPage, signal)
-    if ('result' in page) return page
-    credentials.push(...page.data.items)
-    cursor = page.data.next_cursor
-  }
-  return { data: credentials }
+  return audited
 }
 
 /** Returns the check results of the credentials. This function is exported only for its test. */
@@ -91,53 +62,37 @@ export function checkCredentials(credentials: readonly CredentialView[]): CheckR
   ]
   // If a refresh has failed while the access token is still valid, attempts are counted but there is no fault yet.
   const delayed = credentials.filter(({ Fault, Attempts }) => Fault === undefined && Attempts > 0)
-  const results = [
-    ...(lost.length === 0
-      ? []
-      : [
-          problem(
-            'companies',
-            `${of(lost)} must be connected again (${classesOf(lost)}): ${named(lost)}`,
-            remedyFor(
-              'CredentialsFaulted',
-              `integration-host credentials show ${lost[0]?.Name ?? ''}`,
-            ),
-          ),
-        ]),
-    ...(failing.length === 0
-      ? []
-      : [
-          problem(
-            'companies',
-            `${of(failing)} cannot be refreshed now (${classesOf(failing)}): ${named(failing)}`,
-            remedyFor(
-              'CredentialsFaulted',
-              `integration-host credentials show ${failing[0]?.Name ?? ''}`,
-            ),
-          ),
-        ]),
-    ...(delayed.length === 0
-      ? []
-      : [
-          warning(
-            'refreshes',
-            `the last refresh of ${of(delayed)} has failed; their access tokens are valid until ${earliest(delayed)} or longer: ${named(delayed)}`,
-            remedyFor('RefreshesFailing', 'Check that the token endpoint is available'),
-          ),
-        ]),
-    ...(expiring.length === 0
-      ? []
-      : [
-          warning(
-            'expiring',
-            `the grants of ${of(expiring)} end soon: ${named(expiring, ({ HardExpiry }) => HardExpiry?.slice(0, 10))}`,
-            remedyFor(
-              'GrantsExpiring',
-              `integration-host credentials connect --realm ${realmOf(expiring[0]?.Name ?? '')}`,
-            ),
-          ),
-        ]),
-  ]
+  const seeFaults = ([first]: readonly CredentialView[]): string =>
+    remedyFor('CredentialsFaulted', `integration-host credentials show ${first?.Name ?? ''}`)
+  const results = resultsOf(
+    lost.length > 0 &&
+      problem(
+        'companies',
+        `${of(lost)} must be connected again (${classesOf(lost)}): ${named(lost)}`,
+        seeFaults(lost),
+      ),
+    failing.length > 0 &&
+      problem(
+        'companies',
+        `${of(failing)} cannot be refreshed now (${classesOf(failing)}): ${named(failing)}`,
+        seeFaults(failing),
+      ),
+    delayed.length > 0 &&
+      warning(
+        'refreshes',
+        `the last refresh of ${of(delayed)} has failed; their access tokens are valid until ${earliest(delayed)} or longer: ${named(delayed)}`,
+        remedyFor('RefreshesFailing', 'Check that the token endpoint is available'),
+      ),
+    expiring.length > 0 &&
+      warning(
+        'expiring',
+        `the grants of ${of(expiring)} end soon: ${named(expiring, ({ HardExpiry }) => HardExpiry?.slice(0, 10))}`,
+        remedyFor(
+          'GrantsExpiring',
+          `integration-host credentials connect --realm ${realmOf(expiring[0]?.Name ?? '')}`,
+        ),
+      ),
+  )
   return results.length > 0
     ? results
     : [ok('companies', credentials.length === 0 ? 'none yet' : `all ${credentials.length} active`)]
@@ -152,13 +107,14 @@ const earliest = (credentials: readonly CredentialView[]): string =>
 const named = (
   credentials: readonly CredentialView[],
   detailOf: (credential: CredentialView) => string | undefined = () => undefined,
-): string => {
-  const names = credentials.slice(0, MAX_NAMED).map((credential) => {
-    const detail = detailOf(credential)
-    return detail === undefined ? credential.Name : `${credential.Name} (${detail})`
-  })
-  return [...names, ...(credentials.length > MAX_NAMED ? ['…'] : [])].join(', ')
-}
+): string =>
+  firstOf(
+    credentials.map((credential) => {
+      const detail = detailOf(credential)
+      return detail === undefined ? credential.Name : `${credential.Name} (${detail})`
+    }),
+    MAX_NAMED,
+  )
 
 /** Returns how many credentials have a fault of each class, the most frequent first. */
 const classesOf = (credentials: readonly CredentialView[]): string =>
@@ -176,15 +132,14 @@ function checkVersions(
   credentials: readonly CredentialView[],
 ): CheckResult {
   const compared = credentials.filter(({ Name }) => audited.has(Name))
-  const older = compared.filter(({ Name, Version }) => Version < (audited.get(Name) ?? 0))
+  const older = compared
+    .filter(({ Name, Version }) => Version < (audited.get(Name) ?? 0))
+    .map(({ Name, Version }) => `${Name} has ${Version}, the log ${audited.get(Name)}`)
   return older.length === 0
     ? ok('versions', `${compared.length} are not older than in the audit log`)
     : problem(
         'versions',
-        `${older.length} older than in the audit log: ${older
-          .slice(0, MAX_NAMED)
-          .map(({ Name, Version }) => `${Name} has ${Version}, the log ${audited.get(Name)}`)
-          .join('; ')}${older.length > MAX_NAMED ? '; …' : ''}`,
+        `${older.length} older than in the audit log: ${firstOf(older, MAX_NAMED, '; ')}`,
         'Connect these companies again, and find out which program has put an earlier record back into the store.',
       )
 }

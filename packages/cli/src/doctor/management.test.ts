@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { CheckResult } from '@integration-host/shared/observability/checks'
 import { shippedPolicies, wantedQueues } from './broker-topology.ts'
-import { examineManagement } from './management.ts'
+import { checkMembers, examineManagement } from './management.ts'
 
 const PREFIX = 'acme.'
 const ORDERS = {
@@ -216,5 +216,88 @@ describe('checks of RabbitMQ by the management API', () => {
     close()
     url = 'http://127.0.0.1:9'
     expect(await examine()).toEqual({ why: 'nothing responds there' })
+  })
+})
+
+const NODES = ['rabbit@a', 'rabbit@b', 'rabbit@c'] as const
+const [A, B, C] = NODES
+type Member = Parameters<typeof checkMembers>[0][number]
+const memberQueue = (members: readonly string[], others: Partial<Member> = {}): Member => ({
+  name: `queue-${members.length}`,
+  members,
+  online: members,
+  leader: members[0],
+  ...others,
+})
+const amissMembers = (members: readonly Member[], running: readonly string[] = NODES) =>
+  checkMembers(members, running, Math.max(running.length, 3)).filter(
+    ({ verdict }) => verdict !== 'ok',
+  )
+
+describe('the check of quorum queue members by doctor', () => {
+  it('doctor reports no problem if each quorum queue has members on three nodes, most of them online, and a leader', () => {
+    expect(amissMembers([memberQueue(NODES)])).toEqual([])
+    expect(amissMembers([memberQueue(NODES)], [...NODES, 'rabbit@d', 'rabbit@e'])).toEqual([])
+  })
+
+  it('doctor prints the commands that add members to quorum queues if the queues were declared while only one node ran', () => {
+    const singles = [1, 2, 3, 4].map((n) => memberQueue([A], { name: `q${n}` }))
+    expect(amissMembers([...singles, memberQueue(NODES)])).toEqual([
+      {
+        check: 'members',
+        verdict: 'problem',
+        found: '1 of 3: q1, q2, q3, and 1 more queue',
+        remedy: `rabbitmq-queues grow ${B} all && rabbitmq-queues grow ${C} all (docs/rabbitmq.md)`,
+      },
+    ])
+  })
+
+  it('doctor proposes members on only two further nodes, even if the RabbitMQ cluster has more nodes', () => {
+    const [found] = amissMembers([memberQueue([B])], [...NODES, 'rabbit@d', 'rabbit@e'])
+    expect(found?.remedy).toMatch(
+      /^rabbitmq-queues grow rabbit@a all && rabbitmq-queues grow rabbit@c all \(/,
+    )
+  })
+
+  it('doctor reports quorum queues without an online majority, and quorum queues whose leader is missing or offline', () => {
+    expect(
+      amissMembers(
+        [
+          memberQueue(NODES, { name: 'stopped', online: [A], leader: A }),
+          memberQueue(NODES, { name: 'leaderless', online: [A, B], leader: C }),
+          memberQueue(NODES, { name: 'electing', online: [A, B], leader: null }),
+          memberQueue(NODES, { name: 'degraded', online: [A, B], leader: B }),
+        ],
+        [A, B],
+      ),
+    ).toMatchObject([
+      { check: 'majority', verdict: 'problem', found: expect.stringMatching(/: stopped$/) },
+      { check: 'leader', verdict: 'problem', found: 'has none: leaderless, electing' },
+    ])
+  })
+
+  it('doctor reports a quorum queue whose only member is on a node that does not run', () => {
+    expect(amissMembers([memberQueue([C], { name: 'lost', online: [] })], [A, B])).toMatchObject([
+      { check: 'majority', found: expect.stringMatching(/: lost$/) },
+      { check: 'members', found: '1 of 2: lost' },
+    ])
+  })
+
+  it('doctor reports a single RabbitMQ node as ok, and says that no other machine has copies of the messages', () => {
+    expect(checkMembers([memberQueue([A])], [A], 1)).toMatchObject([
+      { check: 'nodes', verdict: 'ok', found: '1: no other machine has a copy of a message' },
+      { check: 'members', verdict: 'ok' },
+    ])
+  })
+
+  it('doctor warns of a RabbitMQ cluster of two nodes, because messaging stops when either node is lost', () => {
+    expect(checkMembers([memberQueue([A, B])], [A, B], 2)).toMatchObject([
+      { check: 'nodes', verdict: 'warning' },
+      { check: 'members', verdict: 'ok' },
+    ])
+  })
+
+  it('doctor ignores queues for which the RabbitMQ broker reports no members, such as classic queues', () => {
+    expect(amissMembers([{ name: 'classic' }])).toEqual([])
   })
 })

@@ -1,6 +1,6 @@
 /**
- * Checks queues and policies by RabbitMQ's management HTTP API. This API reports policies, alarms and every argument
- * of a queue, none of which AMQP reports.
+ * Checks queues, their members, and policies by RabbitMQ's management HTTP API. This API reports policies, alarms, and
+ * every argument of a queue, none of which AMQP reports.
  */
 import { boundedText } from '@integration-host/shared/http/response-body'
 import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
@@ -22,8 +22,8 @@ import {
   type WantedQueue,
 } from './broker-topology.ts'
 import { counted } from '../terminal.ts'
-import { checkMembers } from './members.ts'
 import { driftProblem, summary } from './rabbitmq.ts'
+import { resultsOf } from './results.ts'
 
 const Settings = z.record(z.string(), z.unknown())
 const Queues = z.array(
@@ -38,10 +38,10 @@ const Queues = z.array(
       .nullable()
       .optional(),
     messages: z.number().optional(),
-    // Only quorum queues have `members`, `online` and `leader`. RabbitMQ sends null as the leader of a queue without a
-    // leader.
-    members: z.array(z.string()).nullish(),
-    online: z.array(z.string()).nullish(),
+    // The nodes that have a copy of the queue, and those of them that run. Only quorum queues have these members.
+    // RabbitMQ sends null as the leader of a queue without a leader.
+    members: z.array(z.string()).readonly().nullish(),
+    online: z.array(z.string()).readonly().nullish(),
     leader: z.string().nullish(),
   }),
 )
@@ -96,11 +96,11 @@ export async function examineManagement(
   const ours = parsed.data.filter(({ name }) => names.has(name))
   const nodes = await readNodes(get)
   return {
-    results: [
-      ...checkQueues(parsed.data, wanted, prefix),
-      ...checkPolicies(ours, prefix),
-      ...(nodes === null
-        ? [skipped('alarms', 'not shown to this user', 'Give the user the tag monitoring.')]
+    results: resultsOf(
+      checkQueues(parsed.data, wanted, prefix),
+      checkPolicies(ours, prefix),
+      nodes === null
+        ? skipped('alarms', 'not shown to this user', 'Give the user the tag monitoring.')
         : [
             checkAlarms(nodes),
             ...checkMembers(
@@ -108,9 +108,9 @@ export async function examineManagement(
               nodes.filter(({ running }) => running !== false).map(({ name }) => name),
               nodes.length,
             ),
-          ]),
-      ...(clock === null ? [] : [checkClock(clock)]),
-    ],
+          ],
+      clock !== null && checkClock(clock),
+    ),
   }
 }
 
@@ -221,3 +221,81 @@ function checkAlarms(nodes: readonly Node[]): CheckResult {
 /** Returns the value of a response in JSON; `null` if it is not JSON, is too large or does not arrive. */
 const jsonOf = async (response: Response): Promise<unknown> =>
   parseJson(await boundedText(response).catch(() => ''), SERVICE_LIMITS) ?? null
+
+/** The number of members that RabbitMQ gives a quorum queue by default. With fewer nodes, each node has a member. */
+const GROUP_SIZE = 3
+
+/**
+ * Returns the check results of the cluster's nodes and quorum queues.
+ *
+ * @param running the names of the nodes that run
+ * @param total the number of nodes of the cluster, including those that do not run
+ */
+export function checkMembers(
+  queues: readonly Pick<Queue, 'name' | 'members' | 'online' | 'leader'>[],
+  running: readonly string[],
+  total: number,
+): CheckResult[] {
+  const known = queues.flatMap(({ name, members, online, leader }) =>
+    members ? [{ name, members, online: online ?? [], leader }] : [],
+  )
+  const stopped = known.filter(({ members, online }) => online.length * 2 <= members.length)
+  const leaderless = known.filter(
+    (queue) => !stopped.includes(queue) && !queue.online.some((node) => node === queue.leader),
+  )
+  const wanted = Math.min(GROUP_SIZE, running.length)
+  const short = known.filter(({ members }) => members.length < wanted)
+  return resultsOf(
+    checkNodes(running.length, total),
+    stopped.length > 0 &&
+      problem(
+        'majority',
+        `no majority of its members is online: ${named(stopped)}`,
+        'Start the nodes that do not run: until then these queues neither accept nor deliver a message.',
+      ),
+    leaderless.length > 0 &&
+      problem(
+        'leader',
+        `has none: ${named(leaderless)}`,
+        'Wait some seconds for the election. If it does not end, read the log of RabbitMQ.',
+      ),
+    short.length > 0 && growProblem(short, running, wanted),
+    known.length > 0 &&
+      stopped.length + leaderless.length + short.length === 0 &&
+      ok('members', `each queue has ${wanted} or more and a leader`),
+  )
+}
+
+function checkNodes(running: number, total: number): CheckResult {
+  const check = 'nodes'
+  if (total === 1) return ok(check, '1: no other machine has a copy of a message')
+  return total === 2
+    ? warning(check, '2: messaging stops when either is lost', 'Run three nodes.')
+    : ok(check, `${running} of ${total} run`)
+}
+
+/** Returns the check result for queues with too few members, with the commands that add members. */
+function growProblem(
+  short: readonly { readonly name: string; readonly members: readonly string[] }[],
+  running: readonly string[],
+  wanted: number,
+): CheckResult {
+  const nodes = new Set(
+    short.flatMap(({ members }) =>
+      running.filter((node) => !members.includes(node)).slice(0, wanted - members.length),
+    ),
+  )
+  const fewest = Math.min(...short.map(({ members }) => members.length))
+  return problem(
+    'members',
+    `${fewest} of ${wanted}: ${named(short)}`,
+    `${[...nodes].map((node) => `rabbitmq-queues grow ${node} all`).join(' && ')} (docs/rabbitmq.md)`,
+  )
+}
+
+const SHOWN = 3
+const named = (queues: readonly { readonly name: string }[]): string => {
+  const names = queues.slice(0, SHOWN).map(({ name }) => name)
+  const more = queues.length - SHOWN
+  return `${names.join(', ')}${more > 0 ? `, and ${counted(more, 'more queue')}` : ''}`
+}

@@ -13,6 +13,7 @@ import { driverOptions } from '@integration-host/postgres/driver-options'
 import { createServerSockets } from '@integration-host/postgres/server-sockets'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'
+import { resultsOf } from './results.ts'
 
 const TIMEOUT_S = 3
 const MIGRATIONS = {
@@ -55,16 +56,14 @@ export async function examinePostgres(
     const [time] = await sql<{ ms: string }[]>`
       select (extract(epoch from clock_timestamp()) * 1000)::text as ms`
     const clock = checkClock({ remoteAt: Number(time?.ms), requestedAt, respondedAt: Date.now() })
-    return [
+    return resultsOf(
       reached(host),
       checkVersion('postgres', settings.version),
-      ...settingsOf(settings),
-      ...(settings.read_only === 'off'
-        ? [checkPostgresStandbys(await readPostgresReplication(sql))]
-        : []),
-      ...checkMigrations(MIGRATIONS, await readMigrationState(sql)),
+      checkSettings(settings),
+      settings.read_only === 'off' && checkPostgresStandbys(await readPostgresReplication(sql)),
+      checkMigrations(MIGRATIONS, await readMigrationState(sql)),
       clock,
-    ]
+    )
   } catch (error) {
     return [unreachable(host, 'DATABASE_URL', signal.aborted ? new DeadlinePassed() : error)]
   } finally {
@@ -74,18 +73,16 @@ export async function examinePostgres(
   }
 }
 
-interface Settings {
-  readonly version: string
-  readonly synchronous_commit: string
-  readonly fsync: string
-  readonly full_page_writes: string
-  readonly read_only: string
-  readonly encoding: string
-}
+type Settings = Readonly<
+  Record<
+    'version' | 'synchronous_commit' | 'fsync' | 'full_page_writes' | 'read_only' | 'encoding',
+    string
+  >
+>
 
-function settingsOf(settings: Settings): CheckResult[] {
+function checkSettings(settings: Settings): CheckResult[] {
   const { synchronous_commit: commit, fsync, full_page_writes: pages, encoding } = settings
-  return [
+  return resultsOf(
     commit === 'off'
       ? problem(
           'synchronous_commit',
@@ -96,16 +93,10 @@ function settingsOf(settings: Settings): CheckResult[] {
     fsync === 'on'
       ? ok('fsync', fsync)
       : problem('fsync', fsync, 'Set fsync = on: a power failure can destroy the database.'),
-    ...(pages === 'on'
-      ? []
-      : [
-          problem('full_page_writes', pages, 'Set full_page_writes = on, unless the disk is safe.'),
-        ]),
-    ...(settings.read_only === 'off'
-      ? []
-      : [problem('role', 'read only', 'Point DATABASE_URL at the primary.')]),
-    ...(encoding === 'UTF8'
-      ? []
-      : [problem('encoding', encoding, 'Use a database with the encoding UTF8.')]),
-  ]
+    pages !== 'on' &&
+      problem('full_page_writes', pages, 'Set full_page_writes = on, unless the disk is safe.'),
+    settings.read_only !== 'off' &&
+      problem('role', 'read only', 'Point DATABASE_URL at the primary.'),
+    encoding !== 'UTF8' && problem('encoding', encoding, 'Use a database with the encoding UTF8.'),
+  )
 }

@@ -1,8 +1,13 @@
 import { z } from 'zod'
 import { remedyFor } from '@integration-host/shared/conditions'
 import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
-import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/tunnel'
-import { isLoopback } from '@integration-host/shared/http/origin-guard'
+import {
+  ForwardProxyError,
+  type ForwardProxyFailure,
+} from '@integration-host/shared/http/forward-proxy/forward-proxy-error'
+import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
+import { openTunnel } from '@integration-host/shared/http/forward-proxy/tunnel'
+import { isLoopback } from '@integration-host/shared/http/loopback'
 import { parseJson } from '@integration-host/shared/json'
 import {
   checkClock,
@@ -23,8 +28,8 @@ import {
   type ProviderResponse,
 } from '../verify-provider/provider-call.ts'
 import { described } from '../verify-provider/wording.ts'
-import { examineForwardProxy } from './forward-proxy.ts'
 import { reached, unreachable } from './reach.ts'
+import { resultsOf } from './results.ts'
 
 /** The members of the discovery document that token-service needs. */
 const Discovery = z.object({
@@ -66,18 +71,17 @@ export async function examineProvider(
   }
   const clock = httpClock(response, requestedAt, Date.now())
   const document = readDocument(response.status, text)
-  return [
-    ...throughProxy,
+  return resultsOf(
+    throughProxy,
     reached(url.host),
     document.result,
-    ...(document.tokenEndpoint === null
-      ? []
-      : await examineKeyPair(new URL(document.tokenEndpoint), url, client, signal)),
-    ...(url.protocol === 'http:' && !isLoopback(url.hostname)
-      ? [warning('transport', 'plain http', 'Use https: tokens are sent unencrypted.')]
-      : []),
-    ...(clock === null ? [] : [checkClock(clock)]),
-  ]
+    document.tokenEndpoint !== null &&
+      (await examineKeyPair(new URL(document.tokenEndpoint), url, client, signal)),
+    url.protocol === 'http:' &&
+      !isLoopback(url.hostname) &&
+      warning('transport', 'plain http', 'Use https: tokens are sent unencrypted.'),
+    clock !== null && checkClock(clock),
+  )
 }
 
 function readDocument(
@@ -195,3 +199,39 @@ const NOTHING_REFRESHED = remedyFor(
 
 const failing = (response: ProviderResponse, profile: ProviderProfile): CheckResult =>
   problem(TOKEN_ENDPOINT, `fails: ${described(response, profile)}`, NOTHING_REFRESHED)
+
+const PROXY = 'forward proxy'
+
+/** Lets the forward proxy of a URL open a connection to it. Returns no result if the URL is reached directly. */
+async function examineForwardProxy(
+  proxyFor: ProxyFor,
+  url: URL,
+  signal: AbortSignal,
+): Promise<readonly CheckResult[]> {
+  const proxy = proxyFor(url)
+  if (proxy === null) return []
+  try {
+    const tunnel = await openTunnel(proxy, url, { signal })
+    tunnel.destroy()
+  } catch (error) {
+    // Any other error is one of the TLS connection to the provider. The check of the provider reports it.
+    if (error instanceof ForwardProxyError)
+      return [problem(PROXY, error.message, remedyOf(error.code, url))]
+  }
+  return [ok(PROXY, `${proxy.address} connects to ${url.host}`)]
+}
+
+function remedyOf(code: ForwardProxyFailure, url: URL): string {
+  const setting = url.protocol === 'https:' ? 'HTTPS_PROXY' : 'HTTP_PROXY'
+  switch (code) {
+    case 'PROXY_UNREACHABLE':
+    case 'PROXY_TIMEOUT':
+      return `Check that ${setting} is right and the proxy is running, or add the host to NO_PROXY.`
+    case 'PROXY_AUTHENTICATION_REQUIRED':
+      return `Put user name and password into the URL of ${setting}_FILE.`
+    case 'PROXY_REFUSED':
+      return `Let the proxy accept CONNECT to ${url.host} from this machine.`
+    case 'PROXY_INVALID_RESPONSE':
+      return `Set ${setting} to the address of an HTTP forward proxy.`
+  }
+}

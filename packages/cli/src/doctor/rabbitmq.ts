@@ -14,6 +14,7 @@ import type { TlsFiles } from '@integration-host/shared/tls/tls-files'
 import type { ChannelModel } from 'amqplib'
 import type { WantedQueue } from './broker-topology.ts'
 import { DeadlinePassed, isReached, reached, unreachable } from './reach.ts'
+import { resultsOf } from './results.ts'
 
 const TIMEOUT_MS = 3_000
 
@@ -120,17 +121,14 @@ export function summary(
   drifted: readonly CheckResult[],
 ): CheckResult[] {
   const right = count - missing.length - drifted.length
-  return [
-    ...(right > 0 ? [ok('queues', `${right} of ${count} are correct`)] : []),
-    ...(missing.length > 0
-      ? [
-          warning(
-            'queues',
-            `missing: ${missing.slice(0, 3).join(', ')}${missing.length > 3 ? `, and ${missing.length - 3} more` : ''}`,
-            'Start a coordinator, which declares them.',
-          ),
-        ]
-      : []),
-    ...drifted,
-  ]
+  return resultsOf(
+    right > 0 && ok('queues', `${right} of ${count} are correct`),
+    missing.length > 0 &&
+      warning(
+        'queues',
+        `missing: ${missing.slice(0, 3).join(', ')}${missing.length > 3 ? `, and ${missing.length - 3} more` : ''}`,
+        'Start a coordinator, which declares them.',
+      ),
+    drifted,
+  )
 }

@@ -1,7 +1,7 @@
 import { type CheckResult, ok, problem } from '@integration-host/shared/observability/checks'
 import { brokerReason } from '@integration-host/shared/messaging/rabbitmq/broker-errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
-import { meaningOf, redisReplyCode } from './error-meanings.ts'
+import { meanings } from './error-meanings.ts'
 import { tlsFailure } from '@integration-host/shared/tls/tls-failure'
 
 /** Returns the hosts and ports as they are written in a backend's address, without user and password. */
@@ -21,7 +21,7 @@ export const reached = (host: string): CheckResult => ok('connection', host)
 export function unreachable(host: string, variable: string, error: unknown): CheckResult {
   const reason = reasonFor(error)
   const [found, remedy] = meaningOfTls(error, variable) ??
-    meaningOf(reason) ?? [
+    meanings.get(reason) ?? [
       `cannot be used (${reason})`,
       'Check that the address is right and the server is running.',
     ]
@@ -46,8 +46,8 @@ function reasonFor(error: unknown): string {
   // ioredis wraps the last connection error; the cause of a fetch error is the network error.
   const { cause, message } = error
   if (cause instanceof Error) return reasonFor(cause)
-  const redis = redisReplyCode(message)
-  if (redis !== null) return redis
+  const code = /^[A-Z]{3,15}\b/.exec(message)?.[0] ?? ''
+  if (meanings.has(code)) return code
   // amqplib's errors for a timeout or a rejected connection have no code, so the message is matched.
   return message.includes('ETIMEDOUT') ? 'ETIMEDOUT' : brokerReason(error)
 }

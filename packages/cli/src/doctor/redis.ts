@@ -20,6 +20,7 @@ import { parseRedisUrl, type RedisAddress } from '@integration-host/shared/redis
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { TlsFiles } from '@integration-host/shared/tls/tls-files'
 import { DeadlinePassed, reached, unreachable } from './reach.ts'
+import { resultsOf } from './results.ts'
 
 const TIMEOUT_MS = 3_000
 
@@ -129,14 +130,14 @@ async function examineServer(
     const sentinel = downAfterMs === null ? null : checkSentinelDownAfter(replication, downAfterMs)
     return {
       isPrimary,
-      results: [
+      results: resultsOf(
         reached(host),
-        ...checkServer(info, await setting('appendfsync')),
-        ...(isPrimary ? [checkRedisReplicas(replication)] : []),
-        ...(sentinel === null ? [] : [sentinel]),
-        ...checkDefaultUser(replayer),
+        checkServer(info, await setting('appendfsync')),
+        isPrimary && checkRedisReplicas(replication),
+        sentinel,
+        checkDefaultUser(replayer),
         clock,
-      ],
+      ),
     }
   } catch (error) {
     const reason = signal.aborted ? new DeadlinePassed() : (failure ?? error)
@@ -153,12 +154,14 @@ async function examineServer(
  */
 export function checkServer(text: string, appendfsync: string | undefined): readonly CheckResult[] {
   const info = parseInfo(text)
-  return [
+  const role = info['role'] ?? 'unknown'
+  return resultsOf(
     checkVersion('redis', info['redis_version'] ?? 'unknown'),
-    ...roleOf(info),
-    ...memoryOf(info),
-    ...persistenceOf(info, appendfsync),
-  ]
+    role !== 'master' &&
+      problem('role', role, 'Point REDIS_URL at the primary: writes to a replica are rejected.'),
+    checkMemory(info),
+    checkPersistence(info, appendfsync),
+  )
 }
 
 /**
@@ -168,66 +171,50 @@ export function checkServer(text: string, appendfsync: string | undefined): read
  *
  * @param replayer the reply to `ACL GETUSER default`; empty if the connected user may not run this command
  */
-export function checkDefaultUser(replayer: readonly unknown[]): readonly CheckResult[] {
+export function checkDefaultUser(replayer: readonly unknown[]): CheckResult {
   const of = (field: string): string => String(replayer[replayer.indexOf(field) + 1])
   if (replayer.length === 0)
-    return [
-      skipped(
-        'default-user',
-        'ACL GETUSER is not allowed',
-        'Allow +acl|getuser, or check that the user default has all permissions, even if it is disabled.',
-      ),
-    ]
+    return skipped(
+      'default-user',
+      'ACL GETUSER is not allowed',
+      'Allow +acl|getuser, or check that the user default has all permissions, even if it is disabled.',
+    )
   const mayAll = of('commands').split(' ').includes('+@all') && of('keys').split(' ').includes('~*')
-  return [
-    mayAll
-      ? ok('default-user', 'may replay transactions')
-      : problem(
-          'default-user',
-          `may do ${of('commands')} on ${of('keys') || 'no key'}`,
-          'Give it all permissions, and disable it if no client is to sign in as it: user default off ~* &* +@all. Otherwise Redis loses transactions when it restarts.',
-        ),
-  ]
+  return mayAll
+    ? ok('default-user', 'may replay transactions')
+    : problem(
+        'default-user',
+        `may do ${of('commands')} on ${of('keys') || 'no key'}`,
+        'Give it all permissions, and disable it if no client is to sign in as it: user default off ~* &* +@all. Otherwise Redis loses transactions when it restarts.',
+      )
 }
 
-function roleOf(info: Info): CheckResult[] {
-  const role = info['role'] ?? 'unknown'
-  return role === 'master'
-    ? []
-    : [problem('role', role, 'Point REDIS_URL at the primary: writes to a replica are rejected.')]
-}
-
-function memoryOf(info: Info): CheckResult[] {
+function checkMemory(info: Info): CheckResult[] {
   const policy = info['maxmemory_policy'] ?? 'unknown'
-  const eviction =
-    policy === 'noeviction'
-      ? ok('maxmemory-policy', policy)
-      : problem(
-          'maxmemory-policy',
-          policy,
-          'Set maxmemory-policy noeviction: a company whose credential is evicted must connect again.',
-        )
   const used = Number(info['used_memory'])
   const limit = Number(info['maxmemory'])
   const memory = Number(info['total_system_memory'])
   // Without maxmemory, Redis grows until the machine has no memory left, and the kernel kills it.
   const share = used / (limit > 0 ? limit : memory)
   const report = share > 0.95 ? problem : warning
-  return [
-    eviction,
-    ...(share > 0.8
-      ? [
-          report(
-            'memory',
-            `${Math.round(share * 100)} % of ${limit > 0 ? 'maxmemory' : "the machine's memory"} is used`,
-            'Raise maxmemory, or delete data that is not needed: at the limit writes are rejected, and no token is refreshed (docs/runbook.md#redisrejectswrites).',
-          ),
-        ]
-      : []),
-  ]
+  return resultsOf(
+    policy === 'noeviction'
+      ? ok('maxmemory-policy', policy)
+      : problem(
+          'maxmemory-policy',
+          policy,
+          'Set maxmemory-policy noeviction: a company whose credential is evicted must connect again.',
+        ),
+    share > 0.8 &&
+      report(
+        'memory',
+        `${Math.round(share * 100)} % of ${limit > 0 ? 'maxmemory' : "the machine's memory"} is used`,
+        'Raise maxmemory, or delete data that is not needed: at the limit writes are rejected, and no token is refreshed (docs/runbook.md#redisrejectswrites).',
+      ),
+  )
 }
 
-function persistenceOf(info: Info, appendfsync: string | undefined): CheckResult[] {
+function checkPersistence(info: Info, appendfsync: string | undefined): CheckResult[] {
   if (info['aof_enabled'] !== '1')
     return [
       problem(

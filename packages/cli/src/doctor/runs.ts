@@ -12,9 +12,9 @@ import {
 } from '@integration-host/shared/observability/checks'
 import { providerErrorOf } from '@integration-host/shared/provider-profile/provider-fault'
 import { z } from 'zod'
-import { queryOf } from '../paging.ts'
-import { mostFrequent } from './most-frequent.ts'
-import { query, type QueryResult, type Service } from './query.ts'
+import { pagesOf, queryOf } from '../paging.ts'
+import { NoData, orNoData, type Reader } from './query.ts'
+import { firstOf, mostFrequent, resultsOf } from './results.ts'
 
 const Page = z.object({
   items: z.array(
@@ -49,110 +49,88 @@ interface Found {
  * are not reported, because a run that is never resumed would then be reported forever.
  *
  * @param now milliseconds since the epoch
+ * @throws {NoData} the runs cannot be read.
  */
-export async function examineRuns(
-  service: Service,
-  now: number,
-  signal: AbortSignal,
-): Promise<readonly CheckResult[]> {
+export async function examineRuns(reader: Reader, now: number): Promise<readonly CheckResult[]> {
   const since = new Date(now - DAY_MS).toISOString()
   const [failed, waiting, doubtful] = await Promise.all([
-    find(service, { status: FAILED, since }, signal),
-    find(service, { status: ['Waiting'] }, signal),
-    find(service, { inDoubt: true, status: [...FAILED, 'Retrying', 'Waiting', 'Undoing'] }, signal),
+    find(reader, { status: FAILED, since }),
+    find(reader, { status: ['Waiting'] }),
+    find(reader, { inDoubt: true, status: [...FAILED, 'Retrying', 'Waiting', 'Undoing'] }),
   ])
-  if ('result' in failed) return [failed.result]
-  if ('result' in waiting) return [waiting.result]
-  if ('result' in doubtful) return [doubtful.result]
-  const results = [
-    ...checkFailed(failed.data),
-    ...checkWaiting(waiting.data),
-    ...checkClosed(waiting.data),
-    ...checkInDoubt(doubtful.data),
-    ...(await checkEntries(service, now, signal)),
-  ]
+  const reasonOf = ({ WaitingFor }: Run) => readWaitingFor(WaitingFor)
+  // Only runs that wait for a credential are reported. The others continue without an operator.
+  const forCredential = only(
+    waiting,
+    (run) => (reasonOf(run)?.kind ?? 'credential') === 'credential',
+  )
+  // Runs whose company has closed its books wait until an operator retries them.
+  const closed = only(waiting, (run) => reasonOf(run)?.kind === 'books')
+  const failedInDoubt = only(doubtful, ({ Status }) => FAILED.includes(Status))
+  const activeInDoubt = only(doubtful, ({ Status }) => !FAILED.includes(Status))
+  const results = resultsOf(
+    failed.runs.length > 0 &&
+      problem(
+        'failed runs',
+        `${amount(failed)} in the last day: ${grouped(failed, (run) => `${providerErrorOf(run) ?? run.ErrorClass ?? 'no class'} at ${run.Process} ${run.StepName}`)}`,
+        remedyFor('RunsFailed', `integration-host transactions show ${idOf(failed)}`),
+      ),
+    forCredential.runs.length > 0 &&
+      problem(
+        'waiting runs',
+        `${amount(forCredential)} for a credential: ${grouped(forCredential, ({ WaitingFor }) => WaitingFor ?? 'unknown')}`,
+        remedyFor(
+          'RunsWaiting',
+          `integration-host credentials show ${forCredential.runs[0]?.WaitingFor ?? ''}`,
+        ),
+      ),
+    closed.runs.length > 0 &&
+      problem(
+        'closed books',
+        `${amount(closed)} because of closed books: ${grouped(closed, (run) => reasonOf(run)?.name ?? '')}`,
+        remedyFor('RunsBooksClosed', `integration-host transactions retry ${idOf(closed)}`),
+      ),
+    failedInDoubt.runs.length > 0 &&
+      problem(
+        'in doubt',
+        `${amount(failedInDoubt)} have failed, but may have done the work of their step`,
+        remedyFor('RunsInDoubt', `integration-host transactions show ${idOf(failedInDoubt)}`),
+      ),
+    activeInDoubt.runs.length > 0 &&
+      warning(
+        'in doubt',
+        `${amount(activeInDoubt)} may have done the work of their step, and are tried again`,
+        'Nothing needs to be done if the target recognises the idempotency key (docs/runbook.md#a-run-is-in-doubt).',
+      ),
+    await checkEntries(reader, now),
+  )
   return results.length === 0
     ? [ok('runs', 'no run has failed in the last day, waits for a credential, or is in doubt')]
     : results
 }
 
-async function find(
-  service: Service,
-  filter: RunFilter,
-  signal: AbortSignal,
-): Promise<QueryResult<Found>> {
-  const search = queryOf(filter)
+/** The statuses of runs that have failed, forward or while they were undone. */
+const FAILED: HeaderStatus[] = ['Failed', 'UndoFailed']
+
+/** @throws {NoData} the runs cannot be read, or none was found on the first pages. */
+async function find(reader: Reader, filter: RunFilter): Promise<Found> {
+  const list = { path: '/transactions', query: queryOf(filter), schema: Page }
+  const pages = pagesOf(reader, { ...list, limit: MAX_READ, mostPerPage: MAX_READ })
   const runs: Run[] = []
   for (let page = 0; page < MAX_PAGES; page += 1) {
-    search.set('limit', String(MAX_READ - runs.length))
-    const response = await query(service, `/transactions?${search.toString()}`, Page, signal)
-    if (!('data' in response)) return response
-    const { items, next_cursor: next } = response.data
-    runs.push(...items)
-    if (next === null) return { data: { runs, hasMore: false } }
-    if (runs.length >= MAX_READ) return { data: { runs, hasMore: true } }
-    search.set('cursor', next)
+    const next = await pages.next()
+    if (next.done) return { runs, hasMore: next.value !== null }
+    runs.push(...next.value)
   }
-  return runs.length > 0
-    ? { data: { runs, hasMore: true } }
-    : {
-        result: skipped(
-          'runs',
-          'none was found on the first 20 pages',
-          'Use transactions list with a filter.',
-        ),
-      }
+  if (runs.length > 0) return { runs, hasMore: true }
+  const remedy = 'Use transactions list with a filter.'
+  throw new NoData(skipped('runs', 'none was found on the first 20 pages', remedy))
 }
 
-const checkFailed = (failed: Found): CheckResult[] =>
-  failed.runs.length === 0
-    ? []
-    : [
-        problem(
-          'failed runs',
-          `${amount(failed)} in the last day: ${grouped(failed.runs, (run) => `${providerErrorOf(run) ?? run.ErrorClass ?? 'no class'} at ${run.Process} ${run.StepName}`)}`,
-          remedyFor('RunsFailed', `integration-host transactions show ${idOf(failed)}`),
-        ),
-      ]
-
-/** Only runs that wait for a credential are reported. The others continue without an operator. */
-const checkWaiting = ({ runs, hasMore }: Found): CheckResult[] => {
-  const waiting = {
-    runs: runs.filter(
-      ({ WaitingFor }) => (readWaitingFor(WaitingFor)?.kind ?? 'credential') === 'credential',
-    ),
-    hasMore,
-  }
-  return waiting.runs.length === 0
-    ? []
-    : [
-        problem(
-          'waiting runs',
-          `${amount(waiting)} for a credential: ${grouped(waiting.runs, ({ WaitingFor }) => WaitingFor ?? 'unknown')}`,
-          remedyFor(
-            'RunsWaiting',
-            `integration-host credentials show ${waiting.runs[0]?.WaitingFor ?? ''}`,
-          ),
-        ),
-      ]
-}
-
-/** Runs whose company has closed its books wait until an operator retries them. */
-const checkClosed = ({ runs, hasMore }: Found): CheckResult[] => {
-  const closed = {
-    runs: runs.filter(({ WaitingFor }) => readWaitingFor(WaitingFor)?.kind === 'books'),
-    hasMore,
-  }
-  return closed.runs.length === 0
-    ? []
-    : [
-        problem(
-          'closed books',
-          `${amount(closed)} because of closed books: ${grouped(closed.runs, ({ WaitingFor }) => readWaitingFor(WaitingFor)?.name ?? '')}`,
-          remedyFor('RunsBooksClosed', `integration-host transactions retry ${idOf(closed)}`),
-        ),
-      ]
-}
+const only = ({ runs, hasMore }: Found, isWanted: (run: Run) => boolean): Found => ({
+  runs: runs.filter(isWanted),
+  hasMore,
+})
 
 const Entries = z.object({
   items: z.array(z.object({ Entity: z.string(), CheckedAt: z.string().nullable() })),
@@ -161,23 +139,17 @@ const Entries = z.object({
 const OUTSIDE = ['ChangedOutside', 'Voided', 'Deleted', 'Missing'] as const
 
 /** Reports the objects that runs have written, and that were found changed or gone in the last day. */
-async function checkEntries(
-  service: Service,
-  now: number,
-  signal: AbortSignal,
-): Promise<CheckResult[]> {
+async function checkEntries(reader: Reader, now: number): Promise<CheckResult[]> {
   const results: CheckResult[] = []
   for (const state of OUTSIDE) {
-    const found = await query(service, `/entries?state=${state}&limit=200`, Entries, signal)
-    // A coordinator of the release before has no entries.
-    if (!('data' in found)) return []
-    const { items, next_cursor: next } = found.data
-    const fresh = items.filter(({ CheckedAt }) => Date.parse(CheckedAt ?? '') >= now - DAY_MS)
+    const found = await orNoData(reader.get(`/entries?state=${state}&limit=200`, Entries))
+    if (found instanceof NoData) return [] // a coordinator of the release before has no entries
+    const fresh = found.items.filter(({ CheckedAt }) => Date.parse(CheckedAt ?? '') >= now - DAY_MS)
     if (fresh.length > 0)
       results.push(
         problem(
           'entries',
-          `${fresh.length}${next === null ? '' : ' or more'} objects that runs have written are ${state} since the last day`,
+          `${fresh.length}${found.next_cursor === null ? '' : ' or more'} objects that runs have written are ${state} since the last day`,
           remedyFor('EntriesOutside', `integration-host entries list --state ${state}`),
         ),
       )
@@ -185,45 +157,14 @@ async function checkEntries(
   return results
 }
 
-/** The statuses of runs that have failed, forward or while they were undone. */
-const FAILED: HeaderStatus[] = ['Failed', 'UndoFailed']
-
-function checkInDoubt({ runs, hasMore }: Found): CheckResult[] {
-  const failed = { runs: runs.filter(({ Status }) => FAILED.includes(Status)), hasMore }
-  const active = { runs: runs.filter(({ Status }) => !FAILED.includes(Status)), hasMore }
-  return [
-    ...(failed.runs.length === 0
-      ? []
-      : [
-          problem(
-            'in doubt',
-            `${amount(failed)} have failed, but may have done the work of their step`,
-            remedyFor('RunsInDoubt', `integration-host transactions show ${idOf(failed)}`),
-          ),
-        ]),
-    ...(active.runs.length === 0
-      ? []
-      : [
-          warning(
-            'in doubt',
-            `${amount(active)} may have done the work of their step, and are tried again`,
-            'Nothing needs to be done if the target recognises the idempotency key (docs/runbook.md#a-run-is-in-doubt).',
-          ),
-        ]),
-  ]
-}
-
 const amount = ({ runs, hasMore }: Found): string => `${runs.length}${hasMore ? ' or more' : ''}`
 
-const idOf = ({ runs }: Found): string =>
-  `${runs[0]?.TransactionID ?? ''} --process ${runs[0]?.Process ?? ''}`
+const idOf = ({ runs: [first] }: Found): string =>
+  `${first?.TransactionID ?? ''} --process ${first?.Process ?? ''}`
 
-/**
- * Groups the runs by the text that `textOf` returns for them. Returns each text with the number of its runs, the most
- * frequent text first.
- */
-function grouped(runs: readonly Run[], textOf: (run: Run) => string): string {
-  const texts = mostFrequent(runs.map(textOf))
-  const named = texts.slice(0, MAX_NAMED).map(([text, count]) => `${count} × ${text}`)
-  return [...named, ...(texts.length > MAX_NAMED ? ['…'] : [])].join(', ')
-}
+/** Returns the texts that `textOf` returns for the runs, each with the number of its runs, the most frequent first. */
+const grouped = ({ runs }: Found, textOf: (run: Run) => string): string =>
+  firstOf(
+    mostFrequent(runs.map(textOf)).map(([text, count]) => `${count} × ${text}`),
+    MAX_NAMED,
+  )

@@ -12,10 +12,11 @@ import {
 import { KeyCheckPage } from '@integration-host/shared/contracts/custody'
 import { parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
-import { addressOf } from '../settings.ts'
+import { addressOf, type ServiceAddress } from '../settings.ts'
 import { counted } from '../terminal.ts'
-import { clientOf, query, type QueryResult, type Service } from './query.ts'
+import { clientOf, NoData, orReason, type Reader } from './query.ts'
 import { reached, unreachable } from './reach.ts'
+import { firstOf, resultsOf } from './results.ts'
 import { examineRuns } from './runs.ts'
 
 const Readiness = z.object({
@@ -52,7 +53,7 @@ const Integrity = z.object({
 
 /** Checks whether a service is ready, and reports the dependencies that an unready service waits for. */
 export async function examineReadiness(
-  { name, url }: Service,
+  { name, url }: ServiceAddress,
   signal: AbortSignal,
 ): Promise<readonly CheckResult[]> {
   const { host } = new URL(url)
@@ -77,10 +78,10 @@ export async function examineReadiness(
     ]
   const dependencies = Object.entries(readiness.data.dependencies)
   const waiting = dependencies.filter(([, { status }]) => status !== 'up')
-  return [
+  return resultsOf(
     reached(host),
-    ...(isReady ? [ok('ready', 'yes')] : []),
-    ...waiting.map(([dependency, { reason = 'not connected yet', since }]) => {
+    isReady && ok('ready', 'yes'),
+    waiting.map(([dependency, { reason = 'not connected yet', since }]) => {
       const known = Object.hasOwn(needsPerson, dependency) ? needsPerson[dependency] : undefined
       return known === undefined
         ? (isReady ? warning : problem)(
@@ -90,13 +91,13 @@ export async function examineReadiness(
           )
         : problem(dependency, `since ${since}: ${reason}`, known)
     }),
-    ...dependencies.flatMap(([dependency, { status, notes = [] }]) =>
+    dependencies.flatMap(([dependency, { status, notes = [] }]) =>
       // For a dependency that is down, the reason is already reported above, and the notes would only repeat this
       // reason.
       status === 'up' ? notes.map((note) => noteOf(dependency, note)) : [],
     ),
-    ...(clock === null ? [] : [checkClock(clock)]),
-  ]
+    clock !== null && checkClock(clock),
+  )
 }
 
 /** The remedy for each dependency that only an operator can restore. */
@@ -121,12 +122,10 @@ const noteOf = (dependency: string, note: string): CheckResult => ({
 
 /**
  * Requests the processes of the coordinator. The response also lists processes that the coordinator has not loaded, if
- * the coordinator has runs of these processes.
+ * the coordinator has runs of these processes. @throws {NoData}
  */
-export const readProcesses = (
-  service: Service,
-  signal: AbortSignal,
-): Promise<QueryResult<ProcessList>> => query(service, '/processes', Processes, signal)
+export const readProcesses = (reader: Reader): Promise<ProcessList> =>
+  reader.get('/processes', Processes)
 
 /**
  * Checks the coordinator's processes, its database and its runs.
@@ -135,31 +134,25 @@ export const readProcesses = (
  * @param now milliseconds since the epoch
  */
 export async function checkCoordinator(
-  service: Service,
-  list: QueryResult<ProcessList>,
+  reader: Reader,
+  { items, not_loaded: notLoaded }: ProcessList,
   now: number,
-  signal: AbortSignal,
 ): Promise<readonly CheckResult[]> {
-  if ('result' in list) return [list.result]
-  const [integrity, runs] = await Promise.all([
-    query(service, '/integrity', Integrity, signal),
-    examineRuns(service, now, signal),
-  ])
-  const { items, not_loaded: notLoaded } = list.data
   const orphaned = notLoaded.filter(({ Unfinished }) => Unfinished > 0)
   const paused = items.filter(({ Paused }) => Paused).map(({ Process }) => Process)
-  return [
+  const [integrity, runs] = await Promise.all([
+    orReason(checkIntegrity(reader, { areOrphansNamed: orphaned.length > 0 })),
+    orReason(examineRuns(reader, now)),
+  ])
+  return resultsOf(
     ok('processes', items.map(({ Process }) => Process).join(', ')),
-    ...(paused.length > 0
-      ? [
-          warning(
-            'paused',
-            paused.join(', '),
-            remedyFor('ProcessPaused', 'integration-host processes resume NAME'),
-          ),
-        ]
-      : []),
-    ...orphaned.map(({ Process, Unfinished }) =>
+    paused.length > 0 &&
+      warning(
+        'paused',
+        paused.join(', '),
+        remedyFor('ProcessPaused', 'integration-host processes resume NAME'),
+      ),
+    orphaned.map(({ Process, Unfinished }) =>
       problem(
         'not loaded',
         `${Process}: ${counted(Unfinished, 'unfinished run')} of this process, which is not loaded`,
@@ -169,17 +162,16 @@ export async function checkCoordinator(
         ),
       ),
     ),
-    ...('data' in integrity
-      ? checkIntegrity(integrity.data, { areOrphansNamed: orphaned.length > 0 })
-      : [integrity.result]),
-    ...runs,
-  ]
+    integrity,
+    runs,
+  )
 }
 
-function checkIntegrity(
-  { violations, deadLetters }: z.output<typeof Integrity>,
+async function checkIntegrity(
+  reader: Reader,
   { areOrphansNamed }: { readonly areOrphansNamed: boolean },
-): CheckResult[] {
+): Promise<CheckResult[]> {
+  const { violations, deadLetters } = await reader.get('/integrity', Integrity)
   const off = Object.entries(violations).filter(
     ([kind, count]) => count > 0 && !(areOrphansNamed && kind === 'unknownProcess'),
   )
@@ -206,49 +198,30 @@ function checkIntegrity(
  * Makes token-service decrypt all stored secrets, and reports the secrets that no configured key decrypts. The check
  * stops at the deadline.
  */
-export async function examineKeyRing(
-  service: Service,
-  signal: AbortSignal,
-): Promise<readonly CheckResult[]> {
+export async function examineKeyRing(reader: Reader): Promise<readonly CheckResult[]> {
   let checked = 0
-  let refused = 0
-  const firstRefused: string[] = []
-  for (let cursor: string | null = ''; cursor !== null;) {
-    const search: string = cursor === '' ? '' : `?cursor=${encodeURIComponent(cursor)}`
-    const page: Awaited<ReturnType<typeof query<KeyCheckPage>>> = await query(
-      service,
-      `/key-check${search}`,
-      KeyCheckPage,
-      signal,
-    )
-    if (!('data' in page)) {
-      if (checked === 0) return [page.result]
-      return [...decryptionProblem(refused, firstRefused), unfinished(checked)]
-    }
-    checked += page.data.Checked
-    refused += page.data.Refused.length
-    firstRefused.push(...page.data.Refused.slice(0, 3 - firstRefused.length))
-    cursor = page.data.next_cursor
-  }
-  return refused > 0
-    ? decryptionProblem(refused, firstRefused)
-    : [ok('key ring', `decrypts all ${checked} credentials`)]
-}
-
-const decryptionProblem = (count: number, first: readonly string[]): CheckResult[] =>
-  count === 0
-    ? []
-    : [
-        problem(
+  const refused: string[] = []
+  const decryption = (): CheckResult | null =>
+    refused.length === 0
+      ? null
+      : problem(
           'key ring',
-          `does not decrypt ${count}: ${first.join(', ')}${count > first.length ? ', …' : ''}`,
+          `does not decrypt ${refused.length}: ${firstOf(refused, 3)}`,
           'Add the key with which they were encrypted to CREDENTIAL_KEYS again, or reconnect these companies.',
-        ),
-      ]
-
-const unfinished = (checked: number): CheckResult =>
-  skipped(
-    'key ring',
-    `only ${checked} credentials were decrypted in time`,
-    'Use a longer --timeout.',
-  )
+        )
+  try {
+    for (let cursor: string | null = ''; cursor !== null;) {
+      const search: string = cursor === '' ? '' : `?cursor=${encodeURIComponent(cursor)}`
+      const page: KeyCheckPage = await reader.get(`/key-check${search}`, KeyCheckPage)
+      checked += page.Checked
+      refused.push(...page.Refused)
+      cursor = page.next_cursor
+    }
+  } catch (error) {
+    if (!(error instanceof NoData)) throw error
+    if (checked === 0) return [error.result]
+    const found = `only ${checked} credentials were decrypted in time`
+    return resultsOf(decryption(), skipped('key ring', found, 'Use a longer --timeout.'))
+  }
+  return [decryption() ?? ok('key ring', `decrypts all ${checked} credentials`)]
+}
