@@ -9,7 +9,7 @@ import { volatileMemory, openMemoryFile } from './adapters/file/memory-file.ts'
 import { createIdentitySigner } from './adapters/jose/identity-signer.ts'
 import { createApp } from './app.ts'
 import type { Config } from './config.ts'
-import type { Addresses } from './routes/addresses.ts'
+import type { Addresses } from './provider.ts'
 import { createWebhookSender } from './webhooks/webhook-sender.ts'
 
 export interface ServiceDeps {

@@ -28,13 +28,12 @@ interface NumberedError extends ApiError {
   readonly status: 400 | 401 | 403 | 429
 }
 
-interface Words {
-  readonly message: string
-  readonly detail: string
-  readonly element?: string
-}
-
-const validation = (code: string, { message, detail, element = '' }: Words): NumberedError => ({
+const validation = (
+  code: string,
+  message: string,
+  detail: string,
+  element = '',
+): NumberedError => ({
   status: 400,
   origin: 'service',
   type: 'ValidationFault',
@@ -42,6 +41,22 @@ const validation = (code: string, { message, detail, element = '' }: Words): Num
   message,
   detail,
   element,
+})
+
+/** Returns an error of Intuit's API gateway. Only 401 and 403 are also sent as JSON. */
+const gateway = <Status extends number>(
+  status: Status,
+  code: string,
+  name: string,
+  detail: string | null = null,
+): ApiError & { readonly status: Status } => ({
+  status,
+  origin: status === 401 || status === 403 ? 'gateway' : 'gateway-xml',
+  type: status === 401 ? 'AUTHENTICATION' : 'SERVICE',
+  code,
+  message: `message=${name}; errorCode=00${code}; statusCode=${status}`,
+  detail,
+  element: null,
 })
 
 /**
@@ -68,95 +83,80 @@ export const apiErrors = {
       'WrongClusterError: -11017-You have accessed the wrong server.  You will now be redirected. , statusCode: 401',
     element: null,
   },
-  '500': validation('500', {
-    message: 'Unsupported Operation',
-    detail: 'The sandbox does not have this operation.', // not from Intuit
-  }),
-  '610': validation('610', {
-    message: 'Object Not Found',
-    detail:
-      "Object Not Found : Something you're trying to use has been made inactive. Check the fields with accounts, customers, items, vendors or employees.",
-  }),
-  '1040': validation('1040', {
-    message: 'The maximum number of batch items is exceeded',
-    detail: 'A batch has at most 30 items.', // not from Intuit
-  }),
-  '2010': validation('2010', {
-    message: 'Request has invalid or unsupported property',
-    detail: 'The body must be a JSON object.', // not from Intuit
-  }),
-  '2020': validation('2020', {
-    message: 'Required param missing, need to supply the required value for the API',
-    detail: 'Required parameter SyncToken is missing in the request',
-    element: 'SyncToken',
-  }),
-  '2130': validation('2130', {
-    message: 'Invalid Request Id format',
-    detail: 'A requestid has at most 50 characters.', // not from Intuit
-  }),
-  '3001': {
-    status: 429,
-    origin: 'gateway-xml',
-    type: 'SERVICE',
-    code: '3001',
-    message: 'message=ThrottleExceeded; errorCode=003001; statusCode=429',
-    detail: null,
-    element: null,
-  },
-  '3100': {
-    status: 403,
-    origin: 'gateway',
-    type: 'SERVICE',
-    code: '3100',
-    message: 'message=ApplicationAuthorizationFailed; errorCode=003100; statusCode=403',
-    detail: null,
-    element: null,
-  },
-  '3200': {
-    status: 401,
-    origin: 'gateway',
-    type: 'AUTHENTICATION',
-    code: '3200',
-    message: 'message=AuthenticationFailed; errorCode=003200; statusCode=401',
-    detail: 'Token expired or not valid', // not from Intuit
-    element: null,
-  },
-  '4000': validation('4000', {
-    message: 'Error parsing query',
-    detail:
-      'QueryParserError: the statement is not select *, select count(*) or select <Member>, … from <Entity> [where … and …] [orderby …] [startposition n] [maxresults n]', // not from Intuit
-  }),
-  '5010': validation('5010', {
-    message: 'Stale Object Error',
-    detail:
-      'Stale Object Error : You and root were working on this at the same time. root finished before you did, so your work was not saved.',
-  }),
-  '5020': validation('5020', {
-    message: 'Permission Denied Error',
-    detail: 'Permission Denied Error : You do not have sufficient permissions to do this.', // not from Intuit
-  }),
-  '6000': validation('6000', {
-    message: 'A business validation error has occurred while processing your request',
-    detail: 'Business Validation Error: The transaction is linked to a payment.', // not from Intuit
-  }),
-  '6190': validation('6190', {
-    message: 'Invalid Company Status',
-    detail:
-      "Subscription period has ended or canceled or there was a billing problem : You can't add data to QuickBooks Online Plus because your trial or subscription period ended.",
-  }),
-  '6200': validation('6200', {
-    message: 'Account Period Closed',
-    detail: 'The account period has closed.', // not from Intuit
-  }),
-  '6210': validation('6210', {
-    message: 'Account Period Closed, Cannot Update Through Services API',
-    detail:
-      'The account period has closed and the account books cannot be updated through the QBO Services API. Please check the QBO website for more information.',
-  }),
-  '6240': validation('6240', {
-    message: 'Duplicate Name Exists Error',
-    detail: 'The name supplied already exists. : null',
-  }),
+  '500': validation(
+    '500',
+    'Unsupported Operation',
+    'The sandbox does not have this operation.', // not from Intuit
+  ),
+  '610': validation(
+    '610',
+    'Object Not Found',
+    "Object Not Found : Something you're trying to use has been made inactive. Check the fields with accounts, customers, items, vendors or employees.",
+  ),
+  '1040': validation(
+    '1040',
+    'The maximum number of batch items is exceeded',
+    'A batch has at most 30 items.', // not from Intuit
+  ),
+  '2010': validation(
+    '2010',
+    'Request has invalid or unsupported property',
+    'The body must be a JSON object.', // not from Intuit
+  ),
+  '2020': validation(
+    '2020',
+    'Required param missing, need to supply the required value for the API',
+    'Required parameter SyncToken is missing in the request',
+    'SyncToken',
+  ),
+  '2130': validation(
+    '2130',
+    'Invalid Request Id format',
+    'A requestid has at most 50 characters.', // not from Intuit
+  ),
+  '3001': gateway(429, '3001', 'ThrottleExceeded'),
+  '3100': gateway(403, '3100', 'ApplicationAuthorizationFailed'),
+  '3200': gateway(401, '3200', 'AuthenticationFailed', 'Token expired or not valid'), // not from Intuit
+  '4000': validation(
+    '4000',
+    'Error parsing query',
+    'QueryParserError: the statement is not select *, select count(*) or select <Member>, … from <Entity> [where … and …] [orderby …] [startposition n] [maxresults n]', // not from Intuit
+  ),
+  '5010': validation(
+    '5010',
+    'Stale Object Error',
+    'Stale Object Error : You and root were working on this at the same time. root finished before you did, so your work was not saved.',
+  ),
+  '5020': validation(
+    '5020',
+    'Permission Denied Error',
+    'Permission Denied Error : You do not have sufficient permissions to do this.', // not from Intuit
+  ),
+  '6000': validation(
+    '6000',
+    'A business validation error has occurred while processing your request',
+    'Business Validation Error: The transaction is linked to a payment.', // not from Intuit
+  ),
+  '6190': validation(
+    '6190',
+    'Invalid Company Status',
+    "Subscription period has ended or canceled or there was a billing problem : You can't add data to QuickBooks Online Plus because your trial or subscription period ended.",
+  ),
+  '6200': validation(
+    '6200',
+    'Account Period Closed',
+    'The account period has closed.', // not from Intuit
+  ),
+  '6210': validation(
+    '6210',
+    'Account Period Closed, Cannot Update Through Services API',
+    'The account period has closed and the account books cannot be updated through the QBO Services API. Please check the QBO website for more information.',
+  ),
+  '6240': validation(
+    '6240',
+    'Duplicate Name Exists Error',
+    'The name supplied already exists. : null',
+  ),
 } as const satisfies Readonly<Record<string, NumberedError>>
 
 export type ApiErrorCode = keyof typeof apiErrors
@@ -170,15 +170,7 @@ export const apiErrorCodes = Object.keys(apiErrors) as ApiErrorCode[]
 export function apiErrorOf(status: number): ApiError {
   const known = STATUSES[status]
   if (known !== undefined) return apiErrors[known]
-  return {
-    status,
-    origin: 'gateway-xml',
-    type: 'SERVICE',
-    code: String(status),
-    message: `message=ServiceUnavailable; errorCode=00${status}; statusCode=${status}`,
-    detail: null,
-    element: null,
-  }
+  return gateway(status, String(status), 'ServiceUnavailable')
 }
 
 const STATUSES: Readonly<Record<number, ApiErrorCode>> = { 401: '3200', 403: '3100', 429: '3001' }

@@ -1,39 +1,10 @@
 /** Stores the content of uploaded files, and the temporary addresses at which the files can be downloaded. */
-import type { Body } from './posted-entities.ts'
+import { type Body, forgetOldest } from './posted-entities.ts'
 
 export interface StoredFile {
   readonly name: string
   readonly contentType: string
   readonly bytes: Uint8Array<ArrayBuffer>
-}
-
-export interface Attachments {
-  /**
-   * Stores the content of the attachable with this id. If all files together exceed the limit, the oldest ones are
-   * deleted.
-   */
-  put(realm: string, id: string, file: StoredFile): void
-  /**
-   * Returns a key with which anyone can download the file for 15 minutes without an access token; `null` if the company
-   * has no such file. The key is therefore a secret.
-   */
-  temporaryKey(realm: string, id: string): string | null
-  /**
-   * Returns the file that belongs to a key; `null` if the key is unknown or has expired, or if the file was deleted.
-   */
-  file(key: string): StoredFile | null
-  /** Returns the response to an earlier upload with this `requestid` for the company; `null` if there is none. */
-  response(realm: string, requestId: string): Body | null
-  /** Stores the response to an upload. A repeated upload with the same `requestid` returns this response. */
-  setResponse(realm: string, requestId: string, document: Body): void
-  reset(): void
-}
-
-export interface AttachmentsDeps {
-  /** Returns the time in epoch milliseconds. */
-  readonly now: () => number
-  /** Returns a random string that cannot be guessed. */
-  readonly random: () => string
 }
 
 /** According to Intuit's documentation, the address of a download is valid for 15 minutes. */
@@ -44,7 +15,11 @@ const STORED_FILES = 1_000
 const STORED_KEYS = 1_000
 const STORED_RESPONSES = 1_000
 
-export function createAttachments({ now, random }: AttachmentsDeps): Attachments {
+/**
+ * @param now returns the time in epoch milliseconds
+ * @param random returns a random string that cannot be guessed
+ */
+export function createAttachments(now: () => number, random: () => string) {
   /** The files by company and id, in the order in which they were uploaded. */
   const files = new Map<string, StoredFile>()
   const keys = new Map<string, { readonly file: string; readonly expiresAt: number }>()
@@ -57,7 +32,8 @@ export function createAttachments({ now, random }: AttachmentsDeps): Attachments
   }
 
   return {
-    put(realm, id, file) {
+    /** Stores the content of an attachable. If all files together exceed the limit, the oldest ones are deleted. */
+    put(realm: string, id: string, file: StoredFile): void {
       const name = `${realm}/${id}`
       removeFile(name)
       files.set(name, file)
@@ -67,7 +43,11 @@ export function createAttachments({ now, random }: AttachmentsDeps): Attachments
         removeFile(oldest)
       }
     },
-    temporaryKey(realm, id) {
+    /**
+     * Returns a key with which anyone can download the file for 15 minutes without an access token; `null` if the
+     * company has no such file. The key is therefore a secret.
+     */
+    temporaryKey(realm: string, id: string): string | null {
       const file = `${realm}/${id}`
       if (!files.has(file)) return null
       const key = random()
@@ -75,13 +55,16 @@ export function createAttachments({ now, random }: AttachmentsDeps): Attachments
       forgetOldest(keys, STORED_KEYS)
       return key
     },
-    file(key) {
+    /** Returns the file that belongs to a key; `null` if the key is unknown or has expired, or the file was deleted. */
+    file(key: string): StoredFile | null {
       const found = keys.get(key)
       if (found === undefined || found.expiresAt <= now()) return null
       return files.get(found.file) ?? null
     },
-    response: (realm, requestId) => responses.get(`${realm}/${requestId}`) ?? null,
-    setResponse(realm, requestId, document) {
+    /** Returns the response to an earlier upload with this `requestid` for the company; `null` if there is none. */
+    response: (realm: string, requestId: string): Body | null =>
+      responses.get(`${realm}/${requestId}`) ?? null,
+    setResponse(realm: string, requestId: string, document: Body): void {
       responses.set(`${realm}/${requestId}`, document)
       forgetOldest(responses, STORED_RESPONSES)
     },
@@ -92,9 +75,4 @@ export function createAttachments({ now, random }: AttachmentsDeps): Attachments
       bytes = 0
     },
   }
-}
-
-function forgetOldest(map: Map<string, unknown>, limit: number): void {
-  const [oldest] = map.keys()
-  if (map.size > limit && oldest !== undefined) map.delete(oldest)
 }

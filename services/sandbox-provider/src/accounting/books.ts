@@ -4,49 +4,19 @@ import { asObject } from '@integration-host/shared/json'
 import type { Company } from '../company/companies.ts'
 import { companyInfo } from '../company/company-info.ts'
 import type { Preferences } from '../company/preferences.ts'
-import type { BookChange, OnChange } from '../webhooks/book-change.ts'
+import type { BookChange, OnChange } from '../webhooks/notification.ts'
 import { type ApiErrorCode, apiErrorDocument } from './api-errors.ts'
 import { batchItems, type BatchItem } from './batch.ts'
 import { changeData } from './change-data.ts'
 import { type Entity, entityOf } from './entities.ts'
-import type { Body, Changed, Posted, PostedEntities, PostRequest } from './posted-entities.ts'
-import { parseQuery } from './query.ts'
+import type { Body, Posted, PostedEntities, PostRequest } from './posted-entities.ts'
+import { parseQuery, projected, selected } from './query.ts'
 import { reportNamed } from './reports.ts'
-import { projected, selected } from './select.ts'
 
 /** A response body, or the error of the request. `detail` overrides the default detail of the error. */
 export type BooksResult =
   | { readonly document: Body }
   | { readonly error: ApiErrorCode; readonly detail?: string }
-
-export interface Books {
-  /** Creates, updates, voids or deletes an object. */
-  write(request: PostRequest, body: Body, now: Date): BooksResult
-  /** Sends a transaction by e-mail to `sendTo`, or to its own `BillEmail`. The sandbox only stores that it was sent. */
-  send(request: SendRequest, now: Date): BooksResult
-  /**
-   * Changes an object as a person does in QuickBooks: the current version, also in closed books and with linked
-   * payments, and reported by webhook.
-   */
-  edit(realm: string, edit: Edit, now: Date): BooksResult
-  query(realm: string, statement: string, now: Date): BooksResult
-  /**
-   * @param requestId the `requestid` of the batch. The `requestid` of an item consists of this value and the `bId` of
-   * the item.
-   */
-  batch(realm: string, requestId: string | null, body: Body, now: Date): BooksResult
-  changes(
-    realm: string,
-    given: { readonly entities: string; readonly changedSince: string },
-    now: Date,
-  ): BooksResult
-  report(
-    realm: string,
-    name: string,
-    parameters: Readonly<Record<string, string>>,
-    now: Date,
-  ): BooksResult
-}
 
 /** An edit by a person. Only a creation has no `id`. The entity `Preferences` can be updated only. */
 export interface Edit {
@@ -55,12 +25,6 @@ export interface Edit {
   readonly operation: 'create' | 'update' | 'void' | 'delete'
   /** The members to change; they replace the members of the object. */
   readonly change: Body
-}
-
-export interface SendRequest extends Changed {
-  readonly realm: string
-  readonly requestId: string | null
-  readonly sendTo: string | null
 }
 
 export interface BooksDeps {
@@ -75,8 +39,9 @@ export interface BooksDeps {
   readonly onWritten: (realm: string, kind: Exclude<Posted['kind'], 'rejected'>) => void
 }
 
-export function createBooks(deps: BooksDeps): Books {
+export function createBooks(deps: BooksDeps) {
   const { posted, findCompany, preferences, onChange, onWritten } = deps
+  /** Creates, updates, voids or deletes an object. */
   function write(request: PostRequest, body: Body, now: Date): BooksResult {
     const { realm, entity } = request
     const outcome = posted.post(request, body, now)
@@ -158,7 +123,13 @@ export function createBooks(deps: BooksDeps): Books {
 
   return {
     write,
-    send({ realm, entity, id, requestId, sendTo }, now) {
+    /** Sends a transaction by e-mail to `sendTo`, or to its own `BillEmail`. The sandbox only stores that it was sent. */
+    send(
+      { realm, entity, requestId }: Omit<PostRequest, 'operation'>,
+      id: string,
+      sendTo: string | null,
+      now: Date,
+    ): BooksResult {
       const found = posted.find(realm, entity, id)
       if (found === null) return { error: '610' }
       const Address = sendTo ?? asObject(found['BillEmail'])?.['Address']
@@ -175,7 +146,11 @@ export function createBooks(deps: BooksDeps): Books {
       }
       return write({ realm, entity, requestId, operation: 'send' }, body, now)
     },
-    edit(realm, { entity, id, operation, change }, now) {
+    /**
+     * Changes an object as a person does in QuickBooks: the current version, also in closed books and with linked
+     * payments, and reported by webhook.
+     */
+    edit(realm: string, { entity, id, operation, change }: Edit, now: Date): BooksResult {
       if (entity === 'Preferences') {
         const document = { Preferences: preferences.edit(realm, change, now) }
         notify(realm, { entity, id: '1' }, 'update', now.getTime())
@@ -188,23 +163,34 @@ export function createBooks(deps: BooksDeps): Books {
       return write(request, { ...change, ...version }, now)
     },
     query,
-    batch(realm, requestId, body, now) {
+    /**
+     * @param requestId the `requestid` of the batch. The `requestid` of an item consists of this value and the `bId` of
+     * the item.
+     */
+    batch(realm: string, requestId: string | null, body: Body, now: Date): BooksResult {
       const items = batchItems(body, requestId)
       if (typeof items === 'string') return { error: items }
       const results = items.map((item) => itemResult(realm, requestId, item, now))
       return { document: { BatchItemResponse: results, time: now.toISOString() } }
     },
-    changes(realm, given, now) {
+    changes(realm: string, given: Parameters<typeof changeData>[2], now: Date): BooksResult {
       const found = changeData(posted, realm, given, now)
       return found.kind === 'found' ? found : { error: '2010', detail: found.detail }
     },
-    report(realm, name, parameters, now) {
+    report(
+      realm: string,
+      name: string,
+      parameters: Readonly<Record<string, string>>,
+      now: Date,
+    ): BooksResult {
       const report = reportNamed(name)
       if (report === null) return { error: '500' }
       return { document: report(posted, realm, parameters, now) }
     },
   }
 }
+
+export type Books = ReturnType<typeof createBooks>
 
 const createdAt = ({ MetaData }: Body): number =>
   Date.parse(String(asObject(MetaData)?.['CreateTime']))

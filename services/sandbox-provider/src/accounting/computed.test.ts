@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { BookChange } from '../webhooks/book-change.ts'
+import type { BookChange } from '../webhooks/notification.ts'
 import { createPreferences } from '../company/preferences.ts'
 import { type Books, createBooks } from './books.ts'
 import type { Entity } from './entities.ts'
@@ -240,7 +240,7 @@ describe('queries for computed members', () => {
 
 describe('e-mails of transactions', () => {
   const send = (id: unknown, sendTo: string | null, requestId: string | null = null) =>
-    books.send({ realm: '42', entity: 'Invoice', id: String(id), requestId, sendTo }, LATER)
+    books.send({ realm: '42', entity: 'Invoice', requestId }, String(id), sendTo, LATER)
 
   it('an invoice that is sent has the status EmailSent, once for each requestid', () => {
     const { Id } = write('Invoice', { BillEmail: { Address: 'ada@example.com' }, Line: [sold(66)] })

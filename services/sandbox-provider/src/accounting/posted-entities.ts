@@ -44,27 +44,6 @@ export interface PostRequest {
   readonly isByPerson?: boolean
 }
 
-export interface PostedEntities {
-  /**
-   * Creates an entity, or updates, voids or deletes the entity that the body names by `Id` and `SyncToken`. A change of a
-   * payment also changes the balances of the transactions that it settles.
-   *
-   * If an earlier request of the company with the same `requestId` succeeded, nothing is changed and the first response
-   * is returned. Intuit does not document how long a `requestId` is stored, or whether the `requestId` of a failed
-   * request may be used again. In this sandbox, it may be used again.
-   */
-  post(request: PostRequest, body: Body, now: Date): Posted
-  find(realm: string, entity: Entity, id: string): Body | null
-  /** Returns the entities of a kind in the order of their ids. */
-  list(realm: string, entity: Entity): readonly Body[]
-  /**
-   * Returns the entities of a kind that were changed at or after `since` (epoch milliseconds), sorted by the time of
-   * their change. A deleted entity has only its id, its status and the time of its deletion.
-   */
-  changes(realm: string, entity: Entity, since: number): readonly Body[]
-  reset(): void
-}
-
 interface Stored {
   readonly realm: string
   readonly entity: Entity
@@ -80,7 +59,7 @@ const STORED_DELETIONS = 10_000
 /** The first document number that the provider assigns in a company. */
 const FIRST_NUMBER = 1_001
 
-export function createPostedEntities(rules: BookRules = openBooks): PostedEntities {
+export function createPostedEntities(rules: BookRules = openBooks) {
   const responses = new Map<string, Body>()
   /** The entities by company and id. An id is unique in its company only, as at Intuit. */
   const stored = new Map<string, Stored>()
@@ -265,7 +244,15 @@ export function createPostedEntities(rules: BookRules = openBooks): PostedEntiti
   }
 
   return {
-    post(request, body, now) {
+    /**
+     * Creates an entity, or updates, voids or deletes the entity that the body names by `Id` and `SyncToken`. A change of
+     * a payment also changes the balances of the transactions that it settles.
+     *
+     * If an earlier request of the company with the same `requestId` succeeded, nothing is changed and the first response
+     * is returned. Intuit does not document how long a `requestId` is stored, or whether the `requestId` of a failed
+     * request may be used again. In this sandbox, it may be used again.
+     */
+    post(request: PostRequest, body: Body, now: Date): Posted {
       const { realm, requestId, operation } = request
       if (requestId !== null && requestId.length > MAX_REQUEST_ID) {
         return { kind: 'rejected', error: '2130' }
@@ -281,12 +268,18 @@ export function createPostedEntities(rules: BookRules = openBooks): PostedEntiti
       }
       return outcome
     },
-    find(realm, entity, id) {
+    find(realm: string, entity: Entity, id: string): Body | null {
       const found = find(realm, entity, id)
       return found === null ? null : (seen(realm, entity, [found.content])[0] ?? null)
     },
-    list: (realm, entity) => seen(realm, entity, list(realm, entity)),
-    changes(realm, entity, since) {
+    /** Returns the entities of a kind in the order of their ids. */
+    list: (realm: string, entity: Entity): readonly Body[] =>
+      seen(realm, entity, list(realm, entity)),
+    /**
+     * Returns the entities of a kind that were changed at or after `since` (epoch milliseconds), sorted by the time of
+     * their change. A deleted entity has only its id, its status and the time of its deletion.
+     */
+    changes(realm: string, entity: Entity, since: number): readonly Body[] {
       const changed = [...stored.values(), ...deletions.values()]
         .filter((one) => one.realm === realm && one.entity === entity)
         .map(({ content }) => ({ content, at: changedAt(content) }))
@@ -305,6 +298,8 @@ export function createPostedEntities(rules: BookRules = openBooks): PostedEntiti
   }
 }
 
+export type PostedEntities = ReturnType<typeof createPostedEntities>
+
 /** Returns the members by which the next version of an object differs from `content`. */
 const nextVersion = ({ Id, SyncToken, ...content }: Stored['content'], now: Date) => ({
   Id,
@@ -318,7 +313,8 @@ const changedAt = ({ MetaData }: Body): number =>
 const nameOf = (name: unknown): string | undefined =>
   typeof name === 'string' ? name.trim().toLowerCase() : undefined
 
-function forgetOldest(map: Map<string, unknown>, limit: number): void {
+/** Deletes the oldest entry of a map that has more entries than `limit`. */
+export function forgetOldest(map: Map<string, unknown>, limit: number): void {
   const [oldest] = map.keys()
   if (map.size > limit && oldest !== undefined) map.delete(oldest)
 }

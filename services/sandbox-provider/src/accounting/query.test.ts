@@ -1,7 +1,6 @@
 import { assert as holds, constantFrom, array, property, string } from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { parseQuery } from './query.ts'
-import { selected } from './select.ts'
+import { parseQuery, selected } from './query.ts'
 
 const invoices = [
   { Id: '1', DocNumber: 'A-1', TotalAmt: 9, TxnDate: '2026-11-01', PrivateNote: "it's 100%" },

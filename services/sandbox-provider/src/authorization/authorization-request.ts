@@ -1,4 +1,4 @@
-import { isRegistered, type RegisteredRedirectUris } from './redirect-uri.ts'
+import { isLoopback } from '@integration-host/shared/http/loopback'
 
 /** An authorization request that passed every check (RFC 6749 §4.1.1, RFC 7636 §4.3). */
 export interface AuthorizationRequest {
@@ -26,8 +26,14 @@ export type Reading =
       readonly description: string
     }
 
-export interface Registration extends RegisteredRedirectUris {
+export interface Registration {
   readonly clientId: string
+  /**
+   * The registered redirect URIs, which are compared character by character. `null` accepts any redirect URI with a
+   * loopback host.
+   */
+  readonly redirectUris: readonly string[] | null
+  readonly rules: keyof typeof redirectUriRules
   /** `true` if an S256 challenge is required, `false` if challenges are ignored. */
   readonly pkce: boolean
 }
@@ -133,3 +139,55 @@ export function redirectTo(
   }
   return url.href
 }
+
+/** Returns whether a provider accepts a redirect URI for registration. */
+type RedirectUriRule = (uri: URL) => boolean
+
+const isHttpsOrLoopback: RedirectUriRule = (uri) =>
+  uri.protocol === 'https:' || (uri.protocol === 'http:' && isLoopback(uri.hostname))
+
+export const redirectUriRules = {
+  /**
+   * Intuit's rule: the URI has no query, and is either https with a host name, or http or https with the host
+   * localhost. (Intuit allows localhost only for development keys.)
+   *
+   * This sandbox also accepts a loopback address such as `http://127.0.0.1:7217/callback`, which Intuit rejects. The
+   * compose stack and the embedded host use such an address. They do not listen on ::1, to which a browser may resolve
+   * `localhost`.
+   */
+  intuit: (uri) => {
+    if (uri.search !== '' || uri.href.endsWith('?')) return false
+    return isLoopback(uri.hostname)
+      ? isHttpsOrLoopback(uri)
+      : uri.protocol === 'https:' && !isIpAddress(uri.hostname)
+  },
+  /** The rule of RFC 6749 §3.1.2 and RFC 8252 §7.3: https, or http to the loopback interface; a query is allowed. */
+  standard: isHttpsOrLoopback,
+} as const satisfies Readonly<Record<string, RedirectUriRule>>
+
+/**
+ * Returns whether a host name is an IP address. The host name must come from a `URL` object, because `URL` normalizes
+ * IPv4 addresses to four decimal parts and puts IPv6 addresses in brackets.
+ */
+const isIpAddress = (hostname: string): boolean =>
+  /^\d+(?:\.\d+){3}$/.test(hostname) || hostname.startsWith('[')
+
+/** Returns whether an authorization request may use this redirect URI. */
+function isRegistered(redirectUri: string, { redirectUris, rules }: Registration): boolean {
+  if (!URL.canParse(redirectUri) || redirectUri.includes('#')) return false
+  const uri = new URL(redirectUri)
+  if (uri.username !== '' || uri.password !== '' || !redirectUriRules[rules](uri)) return false
+  return redirectUris === null ? isLoopback(uri.hostname) : redirectUris.includes(redirectUri)
+}
+
+const COMPANY_SCOPES = ['com.intuit.quickbooks.accounting', 'com.intuit.quickbooks.payment']
+
+/**
+ * Returns whether the callback and the id token name the company (as `realmId` and `realmid`). Users report that
+ * Intuit's callback contains `realmId` only if an accounting or payment scope was requested. This sandbox assumes the
+ * same rule for the id token.
+ */
+export const isCompanyNamed = (
+  scope: readonly string[],
+  { realmIdNeedsScope }: { readonly realmIdNeedsScope: boolean },
+): boolean => !realmIdNeedsScope || scope.some((name) => COMPANY_SCOPES.includes(name))

@@ -12,21 +12,6 @@ export const Company = z.object({ realm: Realm, name: CompanyName })
 export type Company = z.output<typeof Company>
 
 /**
- * The companies that the authorization page offers: three built-in companies, and those that users and scripts have
- * added.
- */
-export interface Companies {
-  list(): readonly Company[]
-  find(realm: string): Company | null
-  /**
-   * Adds a company or renames an existing one. Returns `false` if the company is new and {@link MAX_COMPANIES} is
-   * reached.
-   */
-  put(company: Company): boolean
-  reset(): void
-}
-
-/**
  * The maximum number of companies. It limits the memory use, because the authorization endpoint requires no sign-in, so
  * any client can add companies.
  */
@@ -46,19 +31,22 @@ export type CompaniesMemory = Map<string, Company>
 export const companiesAlwaysThere = (): CompaniesMemory =>
   new Map(ALWAYS_THERE.map((company) => [company.realm, company]))
 
-export function createCompanies(companies: CompaniesMemory): Companies {
-  const reset = (): void => {
+/**
+ * The companies that the authorization page offers: three built-in companies, and those that users and scripts have
+ * added.
+ */
+export const createCompanies = (companies: CompaniesMemory) => ({
+  list: (): readonly Company[] => [...companies.values()],
+  find: (realm: string): Company | null => companies.get(realm) ?? null,
+  /** Adds or renames a company. Returns `false` if it is new and {@link MAX_COMPANIES} is reached. */
+  put(company: Company): boolean {
+    if (companies.size >= MAX_COMPANIES && !companies.has(company.realm)) return false
+    companies.set(company.realm, company)
+    return true
+  },
+  reset() {
     companies.clear()
-    for (const company of ALWAYS_THERE) companies.set(company.realm, company)
-  }
-  return {
-    list: () => [...companies.values()],
-    find: (realm) => companies.get(realm) ?? null,
-    put(company) {
-      if (companies.size >= MAX_COMPANIES && !companies.has(company.realm)) return false
-      companies.set(company.realm, company)
-      return true
-    },
-    reset,
-  }
-}
+    for (const [realm, company] of companiesAlwaysThere()) companies.set(realm, company)
+  },
+})
+export type Companies = ReturnType<typeof createCompanies>

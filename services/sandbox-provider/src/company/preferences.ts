@@ -3,21 +3,13 @@ import { asObject } from '@integration-host/shared/json'
 type Body = Readonly<Record<string, unknown>>
 
 /** The preferences of the companies. They are the same for every company until a person edits them. */
-export interface Preferences {
-  of(realm: string): Body
-  /** Replaces members of the preferences. Members of a group that `change` does not name are kept. */
-  edit(realm: string, change: Body, now: Date): Body
-  /** Returns the day on which the books of the company were closed, such as `2026-10-31`; `null` if they are open. */
-  closedUntil(realm: string): string | null
-  reset(): void
-}
-
-export function createPreferences(): Preferences {
+export function createPreferences() {
   const edited = new Map<string, Body>()
   const of = (realm: string): Body => edited.get(realm) ?? INITIAL
   return {
     of,
-    edit(realm, change, now) {
+    /** Replaces members of the preferences. Members of a group that `change` does not name are kept. */
+    edit(realm: string, change: Body, now: Date): Body {
       const before = of(realm)
       const groups: [string, unknown][] = Object.entries(change).map(([name, group]) => {
         const members = asObject(group)
@@ -33,13 +25,15 @@ export function createPreferences(): Preferences {
       edited.set(realm, after)
       return after
     },
-    closedUntil(realm) {
+    /** Returns the day on which the books of the company were closed, such as `2026-10-31`; `null` if they are open. */
+    closedUntil(realm: string): string | null {
       const date = asObject(of(realm)['AccountingInfoPrefs'])?.['BookCloseDate']
       return typeof date === 'string' ? date : null
     },
     reset: () => edited.clear(),
   }
 }
+export type Preferences = ReturnType<typeof createPreferences>
 
 /** The `Preferences` entity, with the members of Intuit's entity that clients usually read. */
 const INITIAL: Body = {

@@ -33,17 +33,6 @@ export const CountersView = z
   .meta({ ref: 'Counters' })
 export type CountersView = z.output<typeof CountersView>
 
-/** Counts the calls that the provider has received since its start or the last reset. */
-export interface Counters {
-  count(realm: string, what: RealmCounter): void
-  /** Counts a refresh call of the realm as in flight until the returned function is called. */
-  refreshBegins(realm: string): () => void
-  clientRejected(): void
-  faultServed(target: FaultTarget): void
-  view(): CountersView
-  reset(): void
-}
-
 const zero = (): RealmCounters => ({
   codeExchanges: 0,
   codeReuses: 0,
@@ -58,7 +47,8 @@ const zero = (): RealmCounters => ({
   revocations: 0,
 })
 
-export function createCounters(): Counters {
+/** Counts the calls that the provider has received since its start or the last reset. */
+export function createCounters() {
   let realms = new Map<string, RealmCounters>()
   let faultsServed = { token: 0, api: 0, revoke: 0, discovery: 0 }
   let clientsRefused = 0
@@ -73,8 +63,9 @@ export function createCounters(): Counters {
   const sum = (what: RealmCounter): number =>
     [...realms.values()].reduce((total, counters) => total + counters[what], 0)
   return {
-    count: (realm, what) => void of(realm)[what]++,
-    refreshBegins(realm) {
+    count: (realm: string, what: RealmCounter) => void of(realm)[what]++,
+    /** Counts a refresh call of the realm as in flight until the returned function is called. */
+    refreshBegins(realm: string): () => void {
       const now = (inFlight.get(realm) ?? 0) + 1
       inFlight.set(realm, now)
       const counters = of(realm)
@@ -86,8 +77,8 @@ export function createCounters(): Counters {
       }
     },
     clientRejected: () => void clientsRefused++,
-    faultServed: (target) => void faultsServed[target]++,
-    view: () => ({
+    faultServed: (target: FaultTarget) => void faultsServed[target]++,
+    view: (): CountersView => ({
       codeExchanges: sum('codeExchanges'),
       refreshes: sum('refreshes'),
       apiCalls: sum('apiCalls'),
@@ -104,3 +95,4 @@ export function createCounters(): Counters {
     },
   }
 }
+export type Counters = ReturnType<typeof createCounters>

@@ -63,23 +63,13 @@ export const Fault = z
   .meta({ ref: 'Fault' })
 export type Fault = z.output<typeof Fault>
 
-export interface Faults {
-  /** Appends a fault to the queue. */
-  add(fault: Fault): void
-  /**
-   * Returns the first queued fault for `target` and counts one of its `calls` as used; `null` if there is no such
-   * fault.
-   */
-  take(target: FaultTarget): Fault | null
-  waiting(): readonly Fault[]
-  clear(): void
-}
-
-export function createFaults(): Faults {
+/** Creates the queue of the injected faults. */
+export function createFaults() {
   let waiting: readonly Fault[] = []
   return {
-    add: (fault) => void (waiting = [...waiting, fault]),
-    take(target) {
+    add: (fault: Fault) => void (waiting = [...waiting, fault]),
+    /** Returns the first fault for `target`, and counts one of its `calls` as used; `null` if there is none. */
+    take(target: FaultTarget): Fault | null {
       const next = waiting.find((fault) => fault.target === target)
       if (next === undefined) return null
       waiting = waiting.flatMap((fault) => {

@@ -3,7 +3,7 @@
  * provider's documentation does not specify, or specifies inconsistently.
  */
 import { supportedScopes } from '../authorization/authorization-request.ts'
-import type { Behaviour } from './behaviour.ts'
+import type { Behaviour } from './settings.ts'
 
 export interface Personality {
   /** The description of the personality in the generated documentation of the settings. */

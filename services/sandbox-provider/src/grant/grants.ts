@@ -19,8 +19,8 @@
  */
 import { createHash } from 'node:crypto'
 import type { Counters } from '../control/counters.ts'
-import { isCompanyNamed } from '../authorization/company-scopes.ts'
-import type { Behaviour } from '../control/behaviour.ts'
+import { isCompanyNamed } from '../authorization/authorization-request.ts'
+import type { Behaviour } from '../control/settings.ts'
 
 export interface Consent {
   readonly realm: string
@@ -51,36 +51,6 @@ export interface AccessTokenState {
   readonly realm: string
   readonly scope: readonly string[]
   readonly subject: string
-}
-
-export interface Grants {
-  /**
-   * Returns a new authorization code, which can be used once within ten minutes; `null` if the limit {@link MAX_GRANTS}
-   * on valid codes and grants is reached.
-   */
-  issueCode(consent: Consent): string | null
-  /** Exchanges a code for tokens; `null` if code, redirect URI or code verifier is invalid (`invalid_grant`). */
-  exchangeCode(
-    code: string,
-    proof: { readonly redirectUri: string | null; readonly codeVerifier: string | null },
-  ): Issued | null
-  /** Issues tokens for a refresh token; `null` if the refresh token is invalid (`invalid_grant`). */
-  refresh(refreshToken: string): Issued | null
-  /** Returns the realm of a refresh token, even of an invalid one; `null` if this provider did not issue the token. */
-  realmOf(refreshToken: string): string | null
-  /** Returns the grant of an access token; `null` if the token is unknown or expired, or its grant has ended. */
-  accessToken(token: string): AccessTokenState | null
-  /** Ends the grant of an access or refresh token; returns `false` if the token is invalid. */
-  revokeToken(token: string): boolean
-  /** Returns whether the realm has a grant that has not ended. */
-  has(realm: string): boolean
-  /** Returns whether the realm has a grant that was revoked, for example by the user. */
-  wasRevoked(realm: string): boolean
-  /** Ends all grants of the realm; returns how many of them were still valid. */
-  revokeRealm(realm: string): number
-  /** Expires all access tokens of the realm now; returns how many of them were still valid. */
-  expireRealm(realm: string): number
-  reset(): void
 }
 
 export interface GrantsDeps {
@@ -152,7 +122,7 @@ export function createGrants({
   settings,
   counters,
   memory = emptyGrants(),
-}: GrantsDeps): Grants {
+}: GrantsDeps) {
   const { codes, refreshTokens, accessTokens, grants } = memory
   let sweepAccessTokensAt = 1_000
 
@@ -218,6 +188,7 @@ export function createGrants({
     )
   }
 
+  /** Returns the grant of an access token; `null` if the token is unknown or expired, or its grant has ended. */
   function grantOfAccessToken(token: string): Grant | null {
     const found = accessTokens.get(token)
     if (found === undefined || found.expiresAt <= now() || found.grant.isEnded) return null
@@ -248,7 +219,11 @@ export function createGrants({
     [...grants].filter((grant) => grant.realm === realm && !grant.isEnded)
 
   return {
-    issueCode(consent) {
+    /**
+     * Returns a new authorization code, which can be used once within ten minutes; `null` if the limit {@link MAX_GRANTS}
+     * on valid codes and grants is reached.
+     */
+    issueCode(consent: Consent): string | null {
       for (const [code, { expiresAt }] of codes) {
         if (expiresAt > now()) break // A Map iterates in insertion order, so all later codes are valid.
         codes.delete(code)
@@ -260,7 +235,14 @@ export function createGrants({
       return code
     },
 
-    exchangeCode(value, { redirectUri, codeVerifier }) {
+    /** Exchanges a code for tokens; `null` if code, redirect URI or code verifier is invalid (`invalid_grant`). */
+    exchangeCode(
+      value: string,
+      {
+        redirectUri,
+        codeVerifier,
+      }: { readonly redirectUri: string | null; readonly codeVerifier: string | null },
+    ): Issued | null {
       const code = codes.get(value)
       if (code === undefined || code.expiresAt <= now()) return null
       const { consent } = code
@@ -288,7 +270,8 @@ export function createGrants({
       return issue(grant, consent.nonce)
     },
 
-    refresh(token) {
+    /** Issues tokens for a refresh token; `null` if the refresh token is invalid (`invalid_grant`). */
+    refresh(token: string): Issued | null {
       const grant = refreshTokens.get(token)
       if (grant === undefined) return null
       const reject = (): null => {
@@ -308,11 +291,13 @@ export function createGrants({
       return issue(grant, null)
     },
 
-    realmOf: (token) => refreshTokens.get(token)?.realm ?? null,
+    /** Returns the realm of a refresh token, even of an invalid one; `null` if this provider did not issue the token. */
+    realmOf: (token: string): string | null => refreshTokens.get(token)?.realm ?? null,
 
-    accessToken: grantOfAccessToken,
+    accessToken: (token: string): AccessTokenState | null => grantOfAccessToken(token),
 
-    revokeToken(token) {
+    /** Ends the grant of an access or refresh token; returns `false` if the token is invalid. */
+    revokeToken(token: string): boolean {
       const grant = grantOfRefreshToken(token) ?? grantOfAccessToken(token)
       if (grant === null) return false
       grant.isEnded = true
@@ -320,17 +305,22 @@ export function createGrants({
       return true
     },
 
-    has: (realm) => standing(realm).length > 0,
+    /** Returns whether the realm has a grant that has not ended. */
+    has: (realm: string): boolean => standing(realm).length > 0,
 
-    wasRevoked: (realm) => [...grants].some((grant) => grant.realm === realm && grant.isEnded),
+    /** Returns whether the realm has a grant that was revoked, for example by the user. */
+    wasRevoked: (realm: string): boolean =>
+      [...grants].some((grant) => grant.realm === realm && grant.isEnded),
 
-    revokeRealm(realm) {
+    /** Ends all grants of the realm; returns how many of them were still valid. */
+    revokeRealm(realm: string): number {
       const ending = standing(realm)
       for (const grant of ending) grant.isEnded = true
       return ending.length
     },
 
-    expireRealm(realm) {
+    /** Expires all access tokens of the realm now; returns how many of them were still valid. */
+    expireRealm(realm: string): number {
       const valid = [...accessTokens.values()].filter(
         ({ grant, expiresAt }) => grant.realm === realm && !grant.isEnded && expiresAt > now(),
       )
@@ -346,6 +336,7 @@ export function createGrants({
     },
   }
 }
+export type Grants = ReturnType<typeof createGrants>
 
 /**
  * Returns the subject (`sub`) of the fictitious user of a company. The subject is a UUID that is derived from the

@@ -5,40 +5,18 @@ import { describeRoute } from 'hono-openapi'
 import { apiErrorBody, type ApiErrorCode, apiErrors } from '../accounting/api-errors.ts'
 import { sales } from '../accounting/computed.ts'
 import { entityOf } from '../accounting/entities.ts'
-import type { Books, BooksDeps, BooksResult } from '../accounting/books.ts'
-import type { PostedEntities } from '../accounting/posted-entities.ts'
-import type { Attachments } from '../accounting/attachments.ts'
-import type { Companies } from '../company/companies.ts'
-import type { Preferences } from '../company/preferences.ts'
+import type { BooksResult } from '../accounting/books.ts'
 import { companyInfo } from '../company/company-info.ts'
-import type { Grants } from '../grant/grants.ts'
-import type { Addresses } from './addresses.ts'
+import type { Provider } from '../provider.ts'
 import { attachmentRoutes } from './attachments.ts'
 import { bearerToken } from './client-authentication.ts'
-import {
-  type AnsweredEnv,
-  responsesUnderFaults,
-  underFaults,
-  type UnderFaultsDeps,
-} from './under-faults.ts'
+import { type AnsweredEnv, responsesUnderFaults, underFaults } from './under-faults.ts'
 
 /**
  * The query parameter that identifies a request. If a POST is repeated with the same value, the first response is
  * returned.
  */
 const REQUEST_ID = intuit.accounting.repeatablePost?.name ?? ''
-
-export interface AccountingDeps extends UnderFaultsDeps {
-  readonly companies: Companies
-  readonly grants: Grants
-  readonly posted: PostedEntities
-  readonly attachments: Attachments
-  readonly addresses: () => Addresses
-  readonly preferences: Preferences
-  readonly books: Books
-  /** Called after each successful write of a company, with the kind of its result. */
-  readonly onWritten: BooksDeps['onWritten']
-}
 
 const SCOPE = 'com.intuit.quickbooks.accounting'
 const COMPANY = '/v3/company/:realm'
@@ -49,9 +27,9 @@ const ENTITY = ':entity{[a-z]+}'
  * objects that clients create, read, update, void, delete, send and query. References are not checked, and no rate limit
  * is enforced. Objects are always JSON, whereas Intuit also has XML: a client that needs XML gets 406 or 415.
  */
-export function accountingRoutes(deps: AccountingDeps) {
-  const { companies, posted, books, preferences } = deps
-  const clock = (): Date => new Date(deps.now())
+export function accountingRoutes(provider: Provider) {
+  const { companies, posted, books, preferences } = provider
+  const clock = (): Date => new Date(provider.now())
   const rejected = (c: Context, code: ApiErrorCode, detail?: string) =>
     apiErrorResponse(c, code, clock(), detail)
   const respond = (c: Context, result: BooksResult) =>
@@ -74,25 +52,27 @@ export function accountingRoutes(deps: AccountingDeps) {
     c.req.param('entity') === 'companyinfo' ? getCompanyInfo(c) : getEntity(c)
 
   return new Hono<AnsweredEnv>()
-    .use('/v3/*', counted(deps), underFaults('api', deps), authorized(deps), onlyJson(clock))
-    .route('/', attachmentRoutes({ ...deps, rejected, requestIdOf, onUploaded: deps.onWritten }))
+    .use(
+      '/v3/*',
+      counted(provider),
+      underFaults('api', provider),
+      authorized(provider),
+      onlyJson(clock),
+    )
+    .route('/', attachmentRoutes(provider, { rejected, requestIdOf }))
     .get(
       `${COMPANY}/query`,
-      describeRoute(
-        operation('query', 'Query; select *, count(*) or a list of members from a kind of object'),
-      ),
+      operation('query', 'Query; select *, count(*) or a list of members from a kind of object'),
       (c) => respond(c, books.query(c.req.param('realm'), c.req.query('query') ?? '', clock())),
     )
     .post(
       `${COMPANY}/query`,
-      describeRoute(operation('postQuery', 'The same query, as text in the body')),
+      operation('postQuery', 'The same query, as text in the body'),
       async (c) => respond(c, books.query(c.req.param('realm'), await c.req.text(), clock())),
     )
     .get(
       `${COMPANY}/cdc`,
-      describeRoute(
-        operation('getChanges', 'Change data: entities, changedSince (at most 30 days ago)'),
-      ),
+      operation('getChanges', 'Change data: entities, changedSince (at most 30 days ago)'),
       (c) => {
         const { entities = '', changedSince = '' } = c.req.query()
         const realm = c.req.param('realm')
@@ -101,50 +81,40 @@ export function accountingRoutes(deps: AccountingDeps) {
     )
     .get(
       `${COMPANY}/reports/:name`,
-      describeRoute(operation('getReport', 'The report ProfitAndLoss or AgedReceivables')),
+      operation('getReport', 'The report ProfitAndLoss or AgedReceivables'),
       (c) => {
         const { realm, name } = c.req.param()
         return respond(c, books.report(realm, name, c.req.query(), clock()))
       },
     )
-    .post(
-      `${COMPANY}/batch`,
-      describeRoute(operation('batch', 'At most 30 writes and queries')),
-      async (c) => {
-        const body = parseJsonObject(await c.req.text())
-        if (body === null) return rejected(c, '2010')
-        const requestId = requestIdOf(c)
-        return respond(c, books.batch(c.req.param('realm'), requestId, body, clock()))
-      },
-    )
+    .post(`${COMPANY}/batch`, operation('batch', 'At most 30 writes and queries'), async (c) => {
+      const body = parseJsonObject(await c.req.text())
+      if (body === null) return rejected(c, '2010')
+      const requestId = requestIdOf(c)
+      return respond(c, books.batch(c.req.param('realm'), requestId, body, clock()))
+    })
     .get(
       `${COMPANY}/companyinfo/:id`,
-      describeRoute(operation('getCompanyInfo', 'CompanyInfo by id')),
+      operation('getCompanyInfo', 'CompanyInfo by id'),
       getCompanyInfo,
     )
     .get(
       `${COMPANY}/preferences`,
-      describeRoute(operation('getPreferences', 'The preferences of the company')),
+      operation('getPreferences', 'The preferences of the company'),
       (c) =>
         c.json({ Preferences: preferences.of(c.req.param('realm')), time: clock().toISOString() }),
     )
-    .get(
-      `${COMPANY}/${ENTITY}/:id`,
-      describeRoute(operation('getEntity', 'An object by id')),
-      getEntity,
-    )
+    .get(`${COMPANY}/${ENTITY}/:id`, operation('getEntity', 'An object by id'), getEntity)
     .get(
       `${COMPANY}/${ENTITY}/:id/`,
-      describeRoute(operation('getEntityWithSlash', 'The same object, by id and a slash')),
+      operation('getEntityWithSlash', 'The same object, by id and a slash'),
       getWithSlash,
     )
     .post(
       `${COMPANY}/${ENTITY}`,
-      describeRoute(
-        operation(
-          'writeEntity',
-          'Create an object, update it (Id, SyncToken), void it (operation=void, or operation=update&include=void) or delete it (operation=delete); a repeated requestid returns the first response',
-        ),
+      operation(
+        'writeEntity',
+        'Create an object, update it (Id, SyncToken), void it (operation=void, or operation=update&include=void) or delete it (operation=delete); a repeated requestid returns the first response',
       ),
       async (c) => {
         const entity = entityOf(c.req.param('entity'))
@@ -162,18 +132,14 @@ export function accountingRoutes(deps: AccountingDeps) {
     )
     .post(
       `${COMPANY}/${ENTITY}/:id/send`,
-      describeRoute(
-        operation('sendEntity', 'Send a sale by e-mail to sendTo, or to its BillEmail'),
-      ),
+      operation('sendEntity', 'Send a sale by e-mail to sendTo, or to its BillEmail'),
       (c) => {
         const { realm, entity: name, id } = c.req.param()
         const entity = entityOf(name)
         if (entity === null || !sales.has(entity)) return rejected(c, '500')
         const sendTo = c.req.query('sendTo') || null
-        return respond(
-          c,
-          books.send({ realm, entity, id, requestId: requestIdOf(c), sendTo }, clock()),
-        )
+        const request = { realm, entity, requestId: requestIdOf(c) }
+        return respond(c, books.send(request, id, sendTo, clock()))
       },
     )
     .all('/v3/*', (c) => rejected(c, '500'))
@@ -221,7 +187,7 @@ const realmIn = (c: Context): string => /^\/v3\/company\/([^/]*)/.exec(c.req.pat
  * Counts the calls by company. Calls for an unknown company are not counted, so that the number of counters stays
  * small.
  */
-function counted({ companies, counters }: AccountingDeps): MiddlewareHandler {
+function counted({ companies, counters }: Provider): MiddlewareHandler {
   return async (c, next) => {
     await next()
     const realm = realmIn(c)
@@ -231,7 +197,7 @@ function counted({ companies, counters }: AccountingDeps): MiddlewareHandler {
   }
 }
 
-function authorized({ grants, now }: AccountingDeps): MiddlewareHandler {
+function authorized({ grants, now }: Provider): MiddlewareHandler {
   return async (c, next) => {
     const access = grants.accessToken(bearerToken(c) ?? '')
     if (access === null) {
@@ -245,17 +211,18 @@ function authorized({ grants, now }: AccountingDeps): MiddlewareHandler {
   }
 }
 
-const operation = (operationId: string, summary: string) => ({
-  operationId,
-  tags: ['accounting'],
-  summary,
-  responses: responsesUnderFaults({
-    200: 'the entity, or a query response',
-    400: 'ValidationFault, as XML unless application/json is accepted',
-    401: 'AuthenticationFailed, 3200: the token is missing, invalid or expired',
-    406: 'the request accepts only XML',
-    415: 'the body is XML',
-    403: 'ApplicationAuthorizationFailed, 3100: the token is for another company',
-    429: 'ThrottleExceeded, 3001, as XML',
-  }),
-})
+const operation = (operationId: string, summary: string) =>
+  describeRoute({
+    operationId,
+    tags: ['accounting'],
+    summary,
+    responses: responsesUnderFaults({
+      200: 'the entity, or a query response',
+      400: 'ValidationFault, as XML unless application/json is accepted',
+      401: 'AuthenticationFailed, 3200: the token is missing, invalid or expired',
+      406: 'the request accepts only XML',
+      415: 'the body is XML',
+      403: 'ApplicationAuthorizationFailed, 3100: the token is for another company',
+      429: 'ThrottleExceeded, 3001, as XML',
+    }),
+  })

@@ -3,24 +3,17 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { problems } from '@integration-host/shared/http/service-app'
 import { describeRoute } from 'hono-openapi'
 import type { ApiErrorCode } from '../accounting/api-errors.ts'
-import type { Attachments } from '../accounting/attachments.ts'
 import { invoicePdf } from '../accounting/pdf.ts'
 import { metadataOf, uploadParts } from '../accounting/upload-parts.ts'
-import type { Body, PostedEntities } from '../accounting/posted-entities.ts'
-import type { Addresses } from './addresses.ts'
+import type { Body } from '../accounting/posted-entities.ts'
+import type { Provider } from '../provider.ts'
 import { responsesUnderFaults } from './under-faults.ts'
 
-export interface AttachmentRoutesDeps {
-  readonly posted: PostedEntities
-  readonly attachments: Attachments
-  readonly addresses: () => Addresses
-  readonly now: () => number
+interface AccountingRequests {
   /** Returns the response for a request that the accounting API rejects. */
   readonly rejected: (c: Context, code: ApiErrorCode, detail?: string) => Response
   /** Returns the `requestid` of the request; `null` if it has none. */
   readonly requestIdOf: (c: Context) => string | null
-  /** Called after each upload of a company, to count the uploads. */
-  readonly onUploaded: (realm: string, kind: 'created' | 'played-back') => void
 }
 
 const COMPANY = '/v3/company/:realm'
@@ -33,11 +26,14 @@ const ANY_TYPE = 'application/octet-stream'
  * The routes of the accounting API for files: uploads, temporary download addresses, and the PDF of an invoice. Intuit
  * documents the accepted types of files, but not the error for other types. This sandbox therefore accepts all types.
  */
-export function attachmentRoutes(deps: AttachmentRoutesDeps) {
-  const { posted, attachments, rejected } = deps
+export function attachmentRoutes(
+  provider: Provider,
+  { rejected, requestIdOf }: AccountingRequests,
+) {
+  const { posted, attachments } = provider
   const temporaryUrl = (realm: string, id: string): string | null => {
     const key = attachments.temporaryKey(realm, id)
-    return key === null ? null : `${deps.addresses().base}${DOWNLOADS}/${key}`
+    return key === null ? null : `${provider.addresses().base}${DOWNLOADS}/${key}`
   }
 
   function stored(realm: string, { metadata, name, type, bytes }: Upload, now: Date): Body {
@@ -54,22 +50,20 @@ export function attachmentRoutes(deps: AttachmentRoutesDeps) {
     if (outcome.kind === 'rejected') throw new Error(`an attachable was rejected: ${outcome.error}`)
     const attachable = outcome.document['Attachable'] as Body & { readonly Id: string }
     attachments.put(realm, attachable.Id, { name: FileName, contentType: ContentType, bytes })
-    deps.onUploaded(realm, 'created')
+    provider.onWritten(realm, 'created')
     return { Attachable: { ...attachable, TempDownloadUri: temporaryUrl(realm, attachable.Id) } }
   }
 
   return new Hono()
     .post(
       `${COMPANY}/upload`,
-      describeRoute(
-        operation(
-          'upload',
-          'Upload files: multipart parts file_content_N and file_metadata_N (JSON or XML)',
-        ),
+      operation(
+        'upload',
+        'Upload files: multipart parts file_content_N and file_metadata_N (JSON or XML)',
       ),
       async (c) => {
         const { realm } = c.req.param()
-        const requestId = deps.requestIdOf(c)
+        const requestId = requestIdOf(c)
         if (requestId !== null && requestId.length > MAX_REQUEST_ID) return rejected(c, '2130')
         const uploads = await uploadsOf(c)
         if (uploads === null)
@@ -82,10 +76,10 @@ export function attachmentRoutes(deps: AttachmentRoutesDeps) {
         // the second upload then finds the response to the first.
         const known = requestId === null ? null : attachments.response(realm, requestId)
         if (known !== null) {
-          deps.onUploaded(realm, 'played-back')
+          provider.onWritten(realm, 'played-back')
           return c.json(known)
         }
-        const now = new Date(deps.now())
+        const now = new Date(provider.now())
         const results = uploads.map((upload) => stored(realm, upload, now))
         const document = { AttachableResponse: results, time: now.toISOString() }
         if (requestId !== null) attachments.setResponse(realm, requestId, document)
@@ -94,7 +88,7 @@ export function attachmentRoutes(deps: AttachmentRoutesDeps) {
     )
     .get(
       `${COMPANY}/download/:id`,
-      describeRoute(operation('download', 'An address of the file that is valid for 15 minutes')),
+      operation('download', 'An address of the file that is valid for 15 minutes'),
       (c) => {
         const { realm, id } = c.req.param()
         const isKnown = posted.find(realm, 'Attachable', id) !== null
@@ -102,20 +96,16 @@ export function attachmentRoutes(deps: AttachmentRoutesDeps) {
         return url === null ? rejected(c, '610') : c.text(url)
       },
     )
-    .get(
-      `${COMPANY}/invoice/:id/pdf`,
-      describeRoute(operation('getInvoicePdf', 'An invoice as PDF')),
-      (c) => {
-        const { realm, id } = c.req.param()
-        const invoice = posted.find(realm, 'Invoice', id)
-        if (invoice === null) return rejected(c, '610')
-        return c.body(invoicePdf(invoice), 200, { 'Content-Type': 'application/pdf' })
-      },
-    )
+    .get(`${COMPANY}/invoice/:id/pdf`, operation('getInvoicePdf', 'An invoice as PDF'), (c) => {
+      const { realm, id } = c.req.param()
+      const invoice = posted.find(realm, 'Invoice', id)
+      if (invoice === null) return rejected(c, '610')
+      return c.body(invoicePdf(invoice), 200, { 'Content-Type': 'application/pdf' })
+    })
 }
 
 /** The route of the temporary download addresses. As with Intuit, the key in the address is the only authorization. */
-export function downloadRoutes({ attachments }: Pick<AttachmentRoutesDeps, 'attachments'>) {
+export function downloadRoutes({ attachments }: Provider) {
   return new Hono().get(
     `${DOWNLOADS}/:key`,
     describeRoute({
@@ -175,9 +165,10 @@ async function uploadsOf(c: Context): Promise<readonly Upload[] | null> {
 
 const CONTENT = /^file_content_\w{1,10}$/
 
-const operation = (operationId: string, summary: string) => ({
-  operationId,
-  tags: ['accounting'],
-  summary,
-  responses: responsesUnderFaults({ 200: summary, 400: 'ValidationFault' }),
-})
+const operation = (operationId: string, summary: string) =>
+  describeRoute({
+    operationId,
+    tags: ['accounting'],
+    summary,
+    responses: responsesUnderFaults({ 200: summary, 400: 'ValidationFault' }),
+  })

@@ -3,57 +3,44 @@ import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import {
   type AuthorizationRequest,
+  isCompanyNamed,
   readAuthorizationRequest,
   redirectTo,
   requestParameters,
 } from '../authorization/authorization-request.ts'
-import { isCompanyNamed } from '../authorization/company-scopes.ts'
 import { readDecision } from '../authorization/decision.ts'
-import { type Companies, MAX_COMPANIES } from '../company/companies.ts'
-import type { SettingsControl } from '../control/settings.ts'
-import { type Grants, MAX_GRANTS } from '../grant/grants.ts'
-import { type Addresses, issuerOf, paths } from './addresses.ts'
+import { MAX_COMPANIES } from '../company/companies.ts'
+import { MAX_GRANTS } from '../grant/grants.ts'
+import { freshRealm, issuerOf, paths, type Provider } from '../provider.ts'
 import { authorizePage, pagePolicy, rejectedPage } from './authorize-page.ts'
-
-export interface AuthorizeDeps {
-  readonly clientId: string
-  /** The registered redirect URIs; `null` accepts any redirect URI with a loopback host. */
-  readonly redirectUris: readonly string[] | null
-  readonly addresses: () => Addresses
-  readonly companies: Companies
-  readonly grants: Grants
-  readonly settings: SettingsControl
-  /** Returns an unused realm id, which the authorization page proposes for a new company. */
-  readonly freshRealm: () => string
-}
 
 /**
  * `GET /connect/oauth2`: the authorization endpoint. It returns a page for the user. A script can add
  * `sandbox_company=<realm>[:<name>]` or `sandbox_company=deny` to get the redirect without a page.
  */
-export function authorizeRoutes(deps: AuthorizeDeps) {
+export function authorizeRoutes(provider: Provider) {
   return new Hono()
     .get(paths.authorize, describeRoute({ operationId: 'authorize', ...DESCRIPTION }), (c) =>
-      authorize(c, new URL(c.req.url).searchParams, deps),
+      authorize(c, new URL(c.req.url).searchParams, provider),
     )
     .post(
       paths.authorize,
       describeRoute({ operationId: 'chooseCompany', ...DESCRIPTION }),
-      async (c) => authorize(c, new URLSearchParams(await c.req.text()), deps),
+      async (c) => authorize(c, new URLSearchParams(await c.req.text()), provider),
     )
 }
 
-function authorize(c: Context, parameters: URLSearchParams, deps: AuthorizeDeps) {
-  const { companies, grants } = deps
-  const settings = deps.settings.current()
+function authorize(c: Context, parameters: URLSearchParams, provider: Provider) {
+  const { companies, grants } = provider
+  const settings = provider.settings.current()
   const reading = readAuthorizationRequest(parameters, {
-    clientId: deps.clientId,
-    redirectUris: deps.redirectUris,
+    clientId: provider.client.id,
+    redirectUris: provider.redirectUris,
     rules: settings.redirectUris,
     pkce: settings.pkce,
   })
   // RFC 9207 requires `iss` in error responses as well.
-  const iss = settings.responseIssuer ? issuerOf(deps.addresses()) : null
+  const iss = settings.responseIssuer ? issuerOf(provider.addresses()) : null
   // Status 303 makes the browser follow the redirect with GET after a submitted form. With another status, the browser
   // could post the form data to the application (RFC 9700 §4.12).
   const redirect = (to: string, response: Readonly<Record<string, string | null>>) =>
@@ -79,9 +66,9 @@ function authorize(c: Context, parameters: URLSearchParams, deps: AuthorizeDeps)
       // `state`.
       return redirect(request.redirectUri, { error: 'access_denied', state: request.state })
     case 'open':
-      return ask(c, parameters, request, deps, null)
+      return ask(c, parameters, request, provider, null)
     case 'invalid':
-      return ask(c, parameters, request, deps, decision.reason)
+      return ask(c, parameters, request, provider, decision.reason)
     case 'connect': {
       const { company } = decision
       const code = companies.put(company)
@@ -103,7 +90,7 @@ function ask(
   c: Context,
   parameters: URLSearchParams,
   request: AuthorizationRequest,
-  deps: AuthorizeDeps,
+  provider: Provider,
   problem: string | null,
 ) {
   c.header('Content-Security-Policy', pagePolicy(request.redirectUri))
@@ -111,17 +98,17 @@ function ask(
     const value = parameters.get(name)
     return value === null ? [] : [[name, value] as const]
   })
-  const companies = deps.companies.list()
+  const companies = provider.companies.list()
   // The user probably wants to connect a company that has no valid grant: one whose grant was revoked, or a new company.
-  const unconnected = companies.filter(({ realm }) => !deps.grants.has(realm))
-  const revoked = unconnected.find(({ realm }) => deps.grants.wasRevoked(realm))
+  const unconnected = companies.filter(({ realm }) => !provider.grants.has(realm))
+  const revoked = unconnected.find(({ realm }) => provider.grants.wasRevoked(realm))
   return c.html(
     authorizePage({
       action: paths.authorize,
       carried,
       companies,
       chosen: (revoked ?? unconnected[0] ?? companies[0])?.realm,
-      freshRealm: deps.freshRealm(),
+      freshRealm: freshRealm(),
       problem,
     }),
     problem === null ? 200 : 400,

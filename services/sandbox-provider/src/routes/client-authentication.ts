@@ -1,11 +1,6 @@
-import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { Context } from 'hono'
 import type { Counters } from '../control/counters.ts'
-
-export interface Client {
-  readonly id: string
-  readonly secret: Secret
-}
+import type { Client } from '../provider.ts'
 
 /**
  * Returns whether an `Authorization` header is HTTP Basic with the client's id and secret. A client form-encodes the id

@@ -2,12 +2,8 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { personalities } from '../control/personalities.ts'
 import type { SandboxSettings } from '../control/settings.ts'
-import { type Addresses, issuerOf, paths } from './addresses.ts'
-import { responsesUnderFaults, underFaults, type UnderFaultsDeps } from './under-faults.ts'
-
-export interface DiscoveryDeps extends UnderFaultsDeps {
-  readonly addresses: () => Addresses
-}
+import { type Addresses, issuerOf, paths, type Provider } from '../provider.ts'
+import { responsesUnderFaults, underFaults } from './under-faults.ts'
 
 // Intuit's documents and SDKs, and other integrations, request the discovery document at these paths. No known client
 // of Intuit requests the well-known path of RFC 8414.
@@ -19,7 +15,7 @@ const SPELLINGS = {
 }
 
 /** The route `GET /.well-known/openid_configuration`. */
-export function discoveryRoutes(deps: DiscoveryDeps) {
+export function discoveryRoutes(provider: Provider) {
   const routes = new Hono()
   for (const [spelling, operationId] of Object.entries(SPELLINGS)) {
     routes.get(
@@ -32,8 +28,8 @@ export function discoveryRoutes(deps: DiscoveryDeps) {
           200: 'endpoints and what they support',
         }),
       }),
-      underFaults('discovery', deps),
-      (c) => c.json(discoveryDocument(deps.addresses(), deps.settings.current())),
+      underFaults('discovery', provider),
+      (c) => c.json(discoveryDocument(provider.addresses(), provider.settings.current())),
     )
   }
   return routes

@@ -2,8 +2,8 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { allowOwnHosts, rejectCrossSite } from '@integration-host/shared/http/origin-guard'
 import { problems, textResponse } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
-import { describeRoute } from 'hono-openapi'
-import type { Addresses } from './addresses.ts'
+import { describeRoute, type DescribeRouteOptions } from 'hono-openapi'
+import type { Addresses } from '../provider.ts'
 import { mediaType } from './client-authentication.ts'
 
 const CHANGES = ['POST', 'PUT', 'DELETE']
@@ -44,3 +44,18 @@ export const controlGuard = new Hono().use(
     await next()
   },
 )
+
+/** Describes a control route. */
+export const operation = (
+  operationId: string,
+  summary: string,
+  responses: NonNullable<DescribeRouteOptions['responses']>,
+  description?: string,
+) =>
+  describeRoute({
+    operationId,
+    tags: ['sandbox'],
+    summary,
+    ...(description !== undefined && { description }),
+    responses,
+  })

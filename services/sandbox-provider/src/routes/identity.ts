@@ -2,19 +2,12 @@ import { jsonResponse } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { Grants } from '../grant/grants.ts'
 import { userInfo } from '../identity/id-token.ts'
-import type { IdentitySigner } from '../identity/identity-signer.ts'
-import { paths } from './addresses.ts'
+import { paths, type Provider } from '../provider.ts'
 import { bearerToken } from './client-authentication.ts'
 
-export interface IdentityDeps {
-  readonly grants: Grants
-  readonly signer: IdentitySigner
-}
-
 /** The routes `GET /op/v1/jwks` and `GET /v1/openid_connect/userinfo`. */
-export function identityRoutes({ grants, signer }: IdentityDeps) {
+export function identityRoutes({ grants, signer }: Provider) {
   return new Hono()
     .get(
       paths.jwks,

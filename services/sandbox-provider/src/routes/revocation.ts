@@ -1,22 +1,10 @@
 import { type Context, Hono } from 'hono'
 import { parseJsonObject } from '@integration-host/shared/json'
 import { describeRoute } from 'hono-openapi'
-import type { Behaviour } from '../control/behaviour.ts'
-import type { Grants } from '../grant/grants.ts'
-import { paths } from './addresses.ts'
-import {
-  type Client,
-  clientRejected,
-  isClient,
-  mediaType,
-  readForm,
-} from './client-authentication.ts'
-import { responsesUnderFaults, underFaults, type UnderFaultsDeps } from './under-faults.ts'
-
-export interface RevocationDeps extends UnderFaultsDeps {
-  readonly client: Client
-  readonly grants: Grants
-}
+import type { Behaviour } from '../control/settings.ts'
+import { paths, type Provider } from '../provider.ts'
+import { clientRejected, isClient, mediaType, readForm } from './client-authentication.ts'
+import { responsesUnderFaults, underFaults } from './under-faults.ts'
 
 /**
  * `POST /v2/oauth2/tokens/revoke` with HTTP Basic. Revoking the access token or the refresh token ends the grant.
@@ -26,7 +14,7 @@ export interface RevocationDeps extends UnderFaultsDeps {
  * This sandbox assumes the same response for every other invalid token. The bodies of the other errors are also
  * assumptions.
  */
-export function revocationRoutes(deps: RevocationDeps) {
+export function revocationRoutes(provider: Provider) {
   return new Hono().post(
     paths.revoke,
     describeRoute({
@@ -54,16 +42,16 @@ export function revocationRoutes(deps: RevocationDeps) {
         401: 'invalid_client',
       }),
     }),
-    underFaults('revoke', deps),
+    underFaults('revoke', provider),
     async (c) => {
-      if (!isClient(c.req.header('Authorization'), deps.client)) {
-        return clientRejected(c, deps.counters)
+      if (!isClient(c.req.header('Authorization'), provider.client)) {
+        return clientRejected(c, provider.counters)
       }
       const { accepts, statusOfInvalidToken } =
-        revocationBodies[deps.settings.current().revocationBody]
+        revocationBodies[provider.settings.current().revocationBody]
       const token = await accepts(c)
       if (token === null) return c.json({ error: 'invalid_request' }, 400)
-      return c.body(null, deps.grants.revokeToken(token) ? 200 : statusOfInvalidToken)
+      return c.body(null, provider.grants.revokeToken(token) ? 200 : statusOfInvalidToken)
     },
   )
 }

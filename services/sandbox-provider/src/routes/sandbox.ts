@@ -2,38 +2,17 @@ import { Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
-import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { apiErrors } from '../accounting/api-errors.ts'
 import { entityOf } from '../accounting/entities.ts'
 import { fillBooks } from '../accounting/sample-books.ts'
 import type { Books } from '../accounting/books.ts'
-import type { Attachments } from '../accounting/attachments.ts'
 import type { PostedEntities } from '../accounting/posted-entities.ts'
-import type { Preferences } from '../company/preferences.ts'
-import type { Companies } from '../company/companies.ts'
-import { type Counters, CountersView } from '../control/counters.ts'
-import { Fault, type Faults } from '../control/faults.ts'
-import { SandboxSettings, type SettingsControl } from '../control/settings.ts'
-import type { Grants } from '../grant/grants.ts'
-import type { WebhookSender } from '../webhooks/webhook-sender.ts'
-
-export interface SandboxDeps {
-  readonly settings: SettingsControl
-  readonly faults: Faults
-  readonly counters: Counters
-  readonly companies: Companies
-  readonly grants: Grants
-  readonly posted: PostedEntities
-  readonly attachments: Attachments
-  readonly books: Books
-  readonly preferences: Preferences
-  /** Returns the time in epoch milliseconds. */
-  readonly now: () => number
-  /** The Disconnect URL of the application; `null` if the application has no Disconnect URL. */
-  readonly disconnectUrl: string | null
-  readonly webhooks: Pick<WebhookSender, 'reset'> | null
-}
+import { CountersView } from '../control/counters.ts'
+import { Fault } from '../control/faults.ts'
+import { SandboxSettings } from '../control/settings.ts'
+import type { Provider } from '../provider.ts'
+import { operation } from './guards.ts'
 
 const SettingsChange = SandboxSettings.partial()
   .refine((part) => Object.keys(part).length > 0, 'must name a setting')
@@ -72,9 +51,9 @@ const Edits = z
   .meta({ ref: 'BookEdits' })
 
 /** The routes under `/sandbox`, by which tests and demos control the provider's behaviour and read its counters. */
-export function sandboxRoutes(deps: SandboxDeps) {
-  const { settings, faults, counters, companies, grants, posted, attachments } = deps
-  const { disconnectUrl, webhooks, books, preferences } = deps
+export function sandboxRoutes(provider: Provider) {
+  const { settings, faults, counters, companies, grants, posted, attachments } = provider
+  const { disconnectUrl, webhooks, books, preferences } = provider
   const known = (realm: string): string => {
     if (companies.find(realm) === null)
       throw new IntegrationError('not_found', 'the sandbox has no company with this realm')
@@ -83,43 +62,33 @@ export function sandboxRoutes(deps: SandboxDeps) {
   return new Hono()
     .get(
       '/sandbox/settings',
-      describeRoute({
-        operationId: 'getSettings',
-        tags: ['sandbox'],
-        summary: 'The settings of the provider’s behaviour',
-        responses: responses(SandboxSettings),
-      }),
+      operation(
+        'getSettings',
+        'The settings of the provider’s behaviour',
+        responses(SandboxSettings),
+      ),
       (c) => c.json(settings.current()),
     )
     .put(
       '/sandbox/settings',
-      describeRoute({
-        operationId: 'changeSettings',
-        tags: ['sandbox'],
-        summary: 'Change some settings and keep the others; a personality sets all of them',
-        responses: responses(SandboxSettings, 'invalid_request'),
-      }),
+      operation(
+        'changeSettings',
+        'Change some settings and keep the others; a personality sets all of them',
+        responses(SandboxSettings, 'invalid_request'),
+      ),
       validate('json', SettingsChange),
       (c) => c.json(settings.change(defined(c.req.valid('json')))),
     )
-    .get(
-      '/sandbox/faults',
-      describeRoute({
-        operationId: 'listFaults',
-        tags: ['sandbox'],
-        summary: 'The queued faults',
-        responses: responses(Waiting),
-      }),
-      (c) => c.json({ waiting: faults.waiting() }),
+    .get('/sandbox/faults', operation('listFaults', 'The queued faults', responses(Waiting)), (c) =>
+      c.json({ waiting: faults.waiting() }),
     )
     .post(
       '/sandbox/faults',
-      describeRoute({
-        operationId: 'queueFault',
-        tags: ['sandbox'],
-        summary: 'Queue a fault for the next calls of a target',
-        responses: responses({ 201: Waiting }, 'invalid_request'),
-      }),
+      operation(
+        'queueFault',
+        'Queue a fault for the next calls of a target',
+        responses({ 201: Waiting }, 'invalid_request'),
+      ),
       validate('json', Fault),
       (c) => {
         if (faults.waiting().length >= MAX_WAITING_FAULTS) {
@@ -134,12 +103,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
     )
     .delete(
       '/sandbox/faults',
-      describeRoute({
-        operationId: 'deleteFaults',
-        tags: ['sandbox'],
-        summary: 'Delete the queued faults',
-        responses: responses({ 204: null }),
-      }),
+      operation('deleteFaults', 'Delete the queued faults', responses({ 204: null })),
       (c) => {
         faults.clear()
         return c.body(null, 204)
@@ -147,25 +111,22 @@ export function sandboxRoutes(deps: SandboxDeps) {
     )
     .post(
       '/sandbox/realms/:realm/revoke',
-      describeRoute({
-        operationId: 'revokeGrants',
-        tags: ['sandbox'],
-        summary: "End the company's grants, as a disconnect by its owner does",
-        responses: responses(z.object({ revoked: z.int() }), 'invalid_request', 'not_found'),
-      }),
+      operation(
+        'revokeGrants',
+        "End the company's grants, as a disconnect by its owner does",
+        responses(z.object({ revoked: z.int() }), 'invalid_request', 'not_found'),
+      ),
       validate('param', RealmParam),
       (c) => c.json({ revoked: grants.revokeRealm(known(c.req.valid('param').realm)) }),
     )
     .post(
       '/sandbox/companies/:realm/disconnect',
-      describeRoute({
-        operationId: 'disconnectCompany',
-        tags: ['sandbox'],
-        summary:
-          'Disconnect the application from the company, as its user does in the accounting product',
-        description: '`browserGoesTo` is null without DISCONNECT_URL.',
-        responses: responses(Disconnected, 'invalid_request', 'not_found'),
-      }),
+      operation(
+        'disconnectCompany',
+        'Disconnect the application from the company, as its user does in the accounting product',
+        responses(Disconnected, 'invalid_request', 'not_found'),
+        '`browserGoesTo` is null without DISCONNECT_URL.',
+      ),
       validate('param', RealmParam),
       (c) => {
         const { realm } = c.req.valid('param')
@@ -178,83 +139,78 @@ export function sandboxRoutes(deps: SandboxDeps) {
     )
     .post(
       '/sandbox/realms/:realm/expire',
-      describeRoute({
-        operationId: 'expireAccessTokens',
-        tags: ['sandbox'],
-        summary: "Expire the company's access tokens now",
-        responses: responses(z.object({ expired: z.int() }), 'invalid_request', 'not_found'),
-      }),
+      operation(
+        'expireAccessTokens',
+        "Expire the company's access tokens now",
+        responses(z.object({ expired: z.int() }), 'invalid_request', 'not_found'),
+      ),
       validate('param', RealmParam),
       (c) => c.json({ expired: grants.expireRealm(known(c.req.valid('param').realm)) }),
     )
     .post(
       '/sandbox/companies/:realm/books',
-      describeRoute({
-        operationId: 'fillBooks',
-        tags: ['sandbox'],
-        summary: 'Create sample objects of sixteen kinds in the books of a company',
-        responses: responses(z.object({ created: z.int() }), 'invalid_request', 'not_found'),
-      }),
+      operation(
+        'fillBooks',
+        'Create sample objects of sixteen kinds in the books of a company',
+        responses(z.object({ created: z.int() }), 'invalid_request', 'not_found'),
+      ),
       validate('param', RealmParam),
       (c) => {
         const realm = known(c.req.valid('param').realm)
-        return c.json({ created: fillBooks(posted, realm, new Date(deps.now())) })
+        return c.json({ created: fillBooks(posted, realm, new Date(provider.now())) })
       },
     )
     .post(
       '/sandbox/companies/:realm/objects',
-      describeRoute({
-        operationId: 'createObjects',
-        tags: ['sandbox'],
-        summary: 'Create objects in the books of a company',
-        description:
-          'In the order of the list. No access token is needed, faults have no effect, and no webhook is sent.',
-        responses: responses({ 201: ObjectList }, 'invalid_request', 'not_found'),
-      }),
+      operation(
+        'createObjects',
+        'Create objects in the books of a company',
+        responses({ 201: ObjectList }, 'invalid_request', 'not_found'),
+        'In the order of the list. No access token is needed, faults have no effect, and no webhook is sent.',
+      ),
       validate('param', RealmParam),
       validate('json', ObjectList),
       (c) => {
         const realm = known(c.req.valid('param').realm)
         const { objects } = c.req.valid('json')
-        return c.json({ objects: createObjects(posted, realm, objects, new Date(deps.now())) }, 201)
+        return c.json(
+          { objects: createObjects(posted, realm, objects, new Date(provider.now())) },
+          201,
+        )
       },
     )
     .post(
       '/sandbox/companies/:realm/edits',
-      describeRoute({
-        operationId: 'editObjects',
-        tags: ['sandbox'],
-        summary: 'Change objects of a company, as a person does in QuickBooks',
-        description:
-          'In the order of the list. No access token and no SyncToken is needed, faults have no effect, and webhooks are sent. Closed books and linked payments do not reject a person’s edit. The closing date of the books is set with `{ "entity": "Preferences", "change": { "AccountingInfoPrefs": { "BookCloseDate": "2026-10-31" } } }`.',
-        responses: responses(ObjectList, 'invalid_request', 'not_found'),
-      }),
+      operation(
+        'editObjects',
+        'Change objects of a company, as a person does in QuickBooks',
+        responses(ObjectList, 'invalid_request', 'not_found'),
+        'In the order of the list. No access token and no SyncToken is needed, faults have no effect, and webhooks are sent. Closed books and linked payments do not reject a person’s edit. The closing date of the books is set with `{ "entity": "Preferences", "change": { "AccountingInfoPrefs": { "BookCloseDate": "2026-10-31" } } }`.',
+      ),
       validate('param', RealmParam),
       validate('json', Edits),
       (c) => {
         const realm = known(c.req.valid('param').realm)
         const { edits } = c.req.valid('json')
-        return c.json({ objects: editObjects(books, realm, edits, new Date(deps.now())) })
+        return c.json({ objects: editObjects(books, realm, edits, new Date(provider.now())) })
       },
     )
     .get(
       '/sandbox/counters',
-      describeRoute({
-        operationId: 'getCounters',
-        tags: ['sandbox'],
-        summary: 'Counters of the calls that the provider received',
-        responses: responses(CountersView),
-      }),
+      operation(
+        'getCounters',
+        'Counters of the calls that the provider received',
+        responses(CountersView),
+      ),
       (c) => c.json(counters.view()),
     )
     .post(
       '/sandbox/reset',
-      describeRoute({
-        operationId: 'resetSandbox',
-        tags: ['sandbox'],
-        summary: 'Restore the state and settings of the start; the signing key is kept',
-        responses: responses({ 204: null }),
-      }),
+      operation(
+        'resetSandbox',
+        'Restore the state and settings of the start; the signing key is kept',
+        responses({ 204: null }),
+      ),
       (c) => {
         for (const part of [
           settings,

@@ -1,23 +1,15 @@
 import { intuit } from '@integration-host/shared/provider-profile/intuit'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import type { Grants, Issued } from '../grant/grants.ts'
+import type { Issued } from '../grant/grants.ts'
 import { idTokenClaims } from '../identity/id-token.ts'
-import type { IdentitySigner } from '../identity/identity-signer.ts'
-import { type Addresses, issuerOf, paths } from './addresses.ts'
-import {
-  type Client,
-  clientRejected,
-  isClient,
-  isClientOfForm,
-  readForm,
-} from './client-authentication.ts'
-import { invalidGrant } from './token-errors.ts'
+import { issuerOf, paths, type Provider } from '../provider.ts'
+import { clientRejected, isClient, isClientOfForm, readForm } from './client-authentication.ts'
 import {
   type AnsweredEnv,
+  invalidGrant,
   responsesUnderFaults,
   underFaults,
-  type UnderFaultsDeps,
 } from './under-faults.ts'
 
 /**
@@ -26,16 +18,9 @@ import {
  */
 const names = intuit.token
 
-export interface TokenDeps extends UnderFaultsDeps {
-  readonly client: Client
-  readonly grants: Grants
-  readonly signer: IdentitySigner
-  readonly addresses: () => Addresses
-}
-
 /** `POST /oauth2/v1/tokens/bearer`: the token endpoint, for the grant types `authorization_code` and `refresh_token`. */
-export function tokenRoutes(deps: TokenDeps) {
-  const { grants, counters, settings } = deps
+export function tokenRoutes(provider: Provider) {
+  const { grants, counters, settings } = provider
   return new Hono<AnsweredEnv>().post(
     paths.token,
     describeRoute({
@@ -68,15 +53,15 @@ export function tokenRoutes(deps: TokenDeps) {
         401: 'invalid_client',
       }),
     }),
-    underFaults('token', deps),
+    underFaults('token', provider),
     async (c) => {
       c.header('Pragma', 'no-cache') // RFC 6749 §5.1 requires Pragma in addition to Cache-Control
       const authorization = c.req.header('Authorization')
       const form = await readForm(c)
       const isAuthenticated =
         authorization === undefined && settings.current().clientSecretPost
-          ? isClientOfForm(form, deps.client)
-          : isClient(authorization, deps.client)
+          ? isClientOfForm(form, provider.client)
+          : isClient(authorization, provider.client)
       if (!isAuthenticated) return clientRejected(c, counters)
       switch (form?.get('grant_type')) {
         case 'authorization_code': {
@@ -86,14 +71,14 @@ export function tokenRoutes(deps: TokenDeps) {
             redirectUri: form?.get('redirect_uri') ?? null,
             codeVerifier: form?.get('code_verifier') ?? null,
           })
-          return respond(c, issued, invalidGrant.code, deps)
+          return respond(c, issued, invalidGrant.code, provider)
         }
         case 'refresh_token': {
           const token = form?.get('refresh_token')
           if (!token) return c.json({ error: 'invalid_request' }, 400)
           const realm = grants.realmOf(token)
           if (realm !== null) c.set('answered', counters.refreshBegins(realm))
-          return respond(c, grants.refresh(token), invalidGrant.refreshToken, deps)
+          return respond(c, grants.refresh(token), invalidGrant.refreshToken, provider)
         }
         case undefined:
           return c.json({ error: 'invalid_request' }, 400)
@@ -108,13 +93,13 @@ async function respond(
   c: Context,
   issued: Issued | null,
   rejection: (typeof invalidGrant)[keyof typeof invalidGrant],
-  deps: TokenDeps,
+  provider: Provider,
 ): Promise<Response> {
   if (issued === null) return c.json(rejection, 400)
   const at = {
-    issuer: issuerOf(deps.addresses()),
-    clientId: deps.client.id,
-    nowSeconds: Math.floor(deps.now() / 1_000),
+    issuer: issuerOf(provider.addresses()),
+    clientId: provider.client.id,
+    nowSeconds: Math.floor(provider.now() / 1_000),
   }
   const isHardExpiryRequested = Object.entries(names.requestHeaders).every(
     ([name, value]) => c.req.header(name) === value,
@@ -128,7 +113,7 @@ async function respond(
     ...(isHardExpiryRequested &&
       names.hardExpiryMember !== null && { [names.hardExpiryMember]: issued.hardExpirySeconds }),
     ...(issued.scope.includes('openid') && {
-      id_token: await deps.signer.sign(idTokenClaims(issued, at)),
+      id_token: await provider.signer.sign(idTokenClaims(issued, at)),
     }),
   })
 }

@@ -2,17 +2,21 @@ import type { IncomingMessage } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Context, MiddlewareHandler } from 'hono'
 import { apiErrorBody, apiErrorOf, apiErrors } from '../accounting/api-errors.ts'
-import type { Counters } from '../control/counters.ts'
-import type { Fault, Faults, FaultTarget } from '../control/faults.ts'
-import type { SettingsControl } from '../control/settings.ts'
-import { invalidGrant } from './token-errors.ts'
+import type { Fault, FaultTarget } from '../control/faults.ts'
+import type { Provider } from '../provider.ts'
 
-export interface UnderFaultsDeps {
-  readonly faults: Faults
-  readonly settings: SettingsControl
-  readonly counters: Counters
-  readonly now: () => number
-}
+/**
+ * The bodies of the error `invalid_grant` at the token endpoint, as users report them. Intuit does not document the
+ * texts of `error_description` or the cases to which they belong. For every rejected code, this sandbox sends the text
+ * that users report for a made-up code.
+ */
+export const invalidGrant = {
+  code: { error: 'invalid_grant', error_description: 'Invalid authorization code' },
+  refreshToken: {
+    error: 'invalid_grant',
+    error_description: 'Incorrect or invalid refresh token',
+  },
+} as const
 
 export interface AnsweredEnv {
   /** Called when the response was sent or the connection was reset. */
@@ -26,7 +30,7 @@ export interface AnsweredEnv {
  */
 export function underFaults(
   target: FaultTarget,
-  { faults, settings, counters, now }: UnderFaultsDeps,
+  { faults, settings, counters, now }: Provider,
 ): MiddlewareHandler<AnsweredEnv> {
   return async (c, next) => {
     const fault = faults.take(target)

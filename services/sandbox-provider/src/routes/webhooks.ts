@@ -7,16 +7,10 @@ import { Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
-import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { WebhookSender } from '../webhooks/webhook-sender.ts'
-import { WebhookSettings } from '../webhooks/webhook-settings.ts'
-
-export interface WebhookRoutesDeps {
-  /** Sends webhooks; `null` if the sandbox has no address to which it can send them. */
-  readonly webhooks: WebhookSender | null
-  readonly now: () => number
-}
+import type { Provider } from '../provider.ts'
+import { type WebhookSender, WebhookSettings } from '../webhooks/webhook-sender.ts'
+import { operation } from './guards.ts'
 
 const MAX_BURST = 10_000
 
@@ -63,7 +57,7 @@ const SettingsChange = WebhookSettings.partial()
  * The routes under `/sandbox/webhooks`. They send webhooks on demand, and change how webhooks are
  * sent.
  */
-export function webhookRoutes({ webhooks, now }: WebhookRoutesDeps) {
+export function webhookRoutes({ webhooks, now }: Provider) {
   const sender = (): WebhookSender => {
     if (webhooks === null)
       throw new IntegrationError('not_found', 'WEBHOOK_URL is not set, so no webhooks are sent')
@@ -73,23 +67,20 @@ export function webhookRoutes({ webhooks, now }: WebhookRoutesDeps) {
   return new Hono()
     .get(
       '/sandbox/webhooks',
-      describeRoute({
-        operationId: 'getWebhooks',
-        tags: ['sandbox'],
-        summary: 'How webhooks are sent, and what was sent since the last reset',
-        responses: responses(View, 'not_found'),
-      }),
+      operation(
+        'getWebhooks',
+        'How webhooks are sent, and what was sent since the last reset',
+        responses(View, 'not_found'),
+      ),
       (c) => c.json(view()),
     )
     .put(
       '/sandbox/webhooks',
-      describeRoute({
-        operationId: 'changeWebhooks',
-        tags: ['sandbox'],
-        summary:
-          'Change how webhooks are sent: format, duplicates, order, losses, wrong signatures',
-        responses: responses(View, 'invalid_request', 'not_found'),
-      }),
+      operation(
+        'changeWebhooks',
+        'Change how webhooks are sent: format, duplicates, order, losses, wrong signatures',
+        responses(View, 'invalid_request', 'not_found'),
+      ),
       validate('json', SettingsChange),
       (c) => {
         const part = Object.entries(c.req.valid('json')).filter(([, value]) => value !== undefined)
@@ -99,12 +90,11 @@ export function webhookRoutes({ webhooks, now }: WebhookRoutesDeps) {
     )
     .post(
       '/sandbox/webhooks',
-      describeRoute({
-        operationId: 'sendWebhooks',
-        tags: ['sandbox'],
-        summary: 'Send webhooks for changes that the books need not contain, also a burst of them',
-        responses: responses({ 202: View }, 'invalid_request', 'not_found'),
-      }),
+      operation(
+        'sendWebhooks',
+        'Send webhooks for changes that the books need not contain, also a burst of them',
+        responses({ 202: View }, 'invalid_request', 'not_found'),
+      ),
       validate('json', Changes),
       (c) => {
         const { id, count, changedAt, deletedId, ...change } = c.req.valid('json')
@@ -121,12 +111,11 @@ export function webhookRoutes({ webhooks, now }: WebhookRoutesDeps) {
     )
     .post(
       '/sandbox/webhooks/retry',
-      describeRoute({
-        operationId: 'retryWebhooks',
-        tags: ['sandbox'],
-        summary: 'Send the notifications that were not accepted now instead of at their times',
-        responses: responses(z.object({ retried: Count }), 'not_found'),
-      }),
+      operation(
+        'retryWebhooks',
+        'Send the notifications that were not accepted now instead of at their times',
+        responses(z.object({ retried: Count }), 'not_found'),
+      ),
       (c) => c.json({ retried: sender().retryNow() }),
     )
 }

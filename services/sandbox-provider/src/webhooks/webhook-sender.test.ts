@@ -7,9 +7,8 @@ import {
   VERIFIER_TOKEN,
   type WebhookTarget,
 } from '../../test-support/webhook-target.ts'
-import type { BookChange } from './book-change.ts'
-import { createWebhookSender, type WebhookSender } from './webhook-sender.ts'
-import type { WebhookSettings } from './webhook-settings.ts'
+import type { BookChange } from './notification.ts'
+import { createWebhookSender, type WebhookSender, type WebhookSettings } from './webhook-sender.ts'
 
 const SECOND = 1_000
 const MINUTE = 60 * SECOND

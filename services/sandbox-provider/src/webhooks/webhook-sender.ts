@@ -13,9 +13,42 @@ import type { Clock, Timer } from '@integration-host/shared/process/clock'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import { createSemaphore } from '@integration-host/shared/process/limits'
 import type { Secret } from '@integration-host/shared/secrets/secret'
-import type { BookChange, OnChange } from './book-change.ts'
-import { type NotifiedChange, notificationOf } from './notification.ts'
-import { documentedWebhooks, type WebhookSettings } from './webhook-settings.ts'
+import { z } from 'zod'
+import { type BookChange, type NotifiedChange, notificationOf } from './notification.ts'
+
+const Percent = z.number().min(0).max(100)
+
+/**
+ * The settings that determine how the sandbox sends webhooks. Some settings cause the faults that Intuit's
+ * documentation warns of.
+ */
+export const WebhookSettings = z
+  .strictObject({
+    format: z.enum(['cloudevents', 'legacy']).meta({ description: 'the format of notifications' }),
+    batchMs: z.int().min(0).max(60_000).meta({
+      description: 'changes within this time are sent in one notification, at most 100 of them',
+    }),
+    copies: z.int().min(1).max(10).meta({ description: 'how often each notification is sent' }),
+    shuffled: z.boolean().meta({
+      description: 'whether each change is a notification of its own, sent in random order',
+    }),
+    dropPercent: Percent.meta({ description: 'the share of changes that are never sent' }),
+    wrongSignaturePercent: Percent.meta({
+      description: 'the share of attempts with a wrong signature; such an attempt is repeated',
+    }),
+  })
+  .meta({ ref: 'WebhookSettings' })
+export type WebhookSettings = z.output<typeof WebhookSettings>
+
+/** The default settings: webhooks are sent as Intuit documents them, without faults. */
+export const documentedWebhooks: WebhookSettings = {
+  format: 'cloudevents',
+  batchMs: 50,
+  copies: 1,
+  shuffled: false,
+  dropPercent: 0,
+  wrongSignaturePercent: 0,
+}
 
 export interface WebhookSenderDeps {
   readonly url: string
@@ -26,30 +59,6 @@ export interface WebhookSenderDeps {
   /** Returns a number in [0, 1). */
   readonly random: () => number
   readonly newId: () => string
-}
-
-/** The counts of the sender since the last reset. */
-export interface WebhookCounts {
-  /** The number of changes of objects, including changes that a control route reported. */
-  readonly changes: number
-  readonly dropped: number
-  readonly delivered: number
-  readonly waiting: number
-  readonly givenUp: number
-  readonly attempts: number
-  /** The number of attempts by response status. The key `0` counts the attempts without a response within 3 s. */
-  readonly statuses: Readonly<Record<string, number>>
-}
-
-export interface WebhookSender extends AsyncDisposable {
-  readonly onChange: OnChange
-  settings(): WebhookSettings
-  change(part: Partial<WebhookSettings>): WebhookSettings
-  counts(): WebhookCounts
-  /** Sends all waiting deliveries now, before their scheduled times. Returns their number. */
-  retryNow(): number
-  /** Drops all waiting deliveries, and restores the default settings and the counts. */
-  reset(): void
 }
 
 interface Delivery {
@@ -64,7 +73,7 @@ const MAX_CHANGES = 100
 const MAX_WAITING = 10_000
 const CONCURRENT_ATTEMPTS = 16
 
-export function createWebhookSender(deps: WebhookSenderDeps): WebhookSender {
+export function createWebhookSender(deps: WebhookSenderDeps) {
   const { url, token, clock, random, newId } = deps
   const permits = createSemaphore(CONCURRENT_ATTEMPTS)
   const inFlight = createPendingWork()
@@ -186,13 +195,16 @@ export function createWebhookSender(deps: WebhookSenderDeps): WebhookSender {
   return {
     onChange,
     settings: () => settings,
-    change: (part) => (settings = { ...settings, ...part }),
+    change: (part: Partial<WebhookSettings>): WebhookSettings =>
+      (settings = { ...settings, ...part }),
+    /** Returns the counts since the last reset. The status `0` counts the attempts without a response within 3 s. */
     counts: () => ({
       ...counted,
       waiting: waiting.size,
       statuses: Object.fromEntries(counted.statuses),
     }),
-    retryNow() {
+    /** Sends all waiting deliveries now, before their scheduled times. Returns their number. */
+    retryNow(): number {
       const due = [...waiting].filter(({ timer }) => timer !== null)
       for (const delivery of due) {
         delivery.timer?.[Symbol.dispose]()
@@ -200,6 +212,7 @@ export function createWebhookSender(deps: WebhookSenderDeps): WebhookSender {
       }
       return due.length
     },
+    /** Drops all waiting deliveries, and restores the default settings and the counts. */
     reset() {
       stop()
       closing = new AbortController()
@@ -212,6 +225,8 @@ export function createWebhookSender(deps: WebhookSenderDeps): WebhookSender {
     },
   }
 }
+
+export type WebhookSender = ReturnType<typeof createWebhookSender>
 
 const noCounts = () => ({
   changes: 0,

@@ -2,7 +2,7 @@ import { calculateJwkThumbprint } from 'jose/jwk/thumbprint'
 import { SignJWT } from 'jose/jwt/sign'
 import { exportJWK } from 'jose/key/export'
 import { generateKeyPair } from 'jose/key/generate/keypair'
-import type { IdentitySigner } from '../../identity/identity-signer.ts'
+import type { IdentitySigner } from '../../identity/id-token.ts'
 
 /** Returns a signer with a newly generated key. The key is lost when the sandbox provider exits. */
 export async function createIdentitySigner(): Promise<IdentitySigner> {
