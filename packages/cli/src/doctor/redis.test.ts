@@ -73,7 +73,7 @@ describe('the check of the permissions of the Redis user `default`', () => {
   ])(
     'the check of the Redis user `default` turns the ACL GETUSER reply %j into the verdict %s',
     (replayer, verdict) => {
-      expect(checkDefaultUser(replayer)).toMatchObject([{ check: 'default-user', verdict }])
+      expect(checkDefaultUser(replayer)).toMatchObject({ check: 'default-user', verdict })
     },
   )
 })
