@@ -1,4 +1,4 @@
-import { Label, Tags } from '@integration-host/shared/contracts/labels'
+import { Label, Tags } from '@integration-host/shared/contracts/text'
 import { lists, pairOf, texts, validOption } from './command.ts'
 
 /** The options `--label` and `--tag` of a command. */

@@ -1,5 +1,5 @@
-import { keyName } from '@integration-host/shared/access/key-name'
-import { ActionPage } from '@integration-host/shared/contracts/action'
+import { keyName } from '@integration-host/shared/access/key-list'
+import { ActionPage } from '@integration-host/shared/contracts/operations'
 import { texts, wholeNumber } from '../command.ts'
 import { UsageError } from '../exit-code.ts'
 import { DEFAULT_LIMIT, pagedList } from '../paging.ts'

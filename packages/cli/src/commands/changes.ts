@@ -1,5 +1,5 @@
 /** The command `changes`: how far the change feed of a company was read. */
-import { ChangesView } from '@integration-host/shared/contracts/changes'
+import { ChangesView } from '@integration-host/shared/contracts/company'
 import { defineCommand } from '../command.ts'
 import { openCoordinator } from '../service-api.ts'
 import { plain } from '../terminal.ts'

@@ -1,9 +1,5 @@
 /** The commands on the book of entries: what runs have written to the books of companies. */
-import {
-  EntryPage,
-  entryStates,
-  type EntryView,
-} from '@integration-host/shared/contracts/book-entry'
+import { EntryPage, entryStates, type EntryView } from '@integration-host/shared/contracts/company'
 import { defineCommand, expectNone, texts } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import {

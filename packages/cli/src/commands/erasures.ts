@@ -1,5 +1,5 @@
 /** The command that erases the data of runs. */
-import { ErasureResult } from '@integration-host/shared/contracts/erasure'
+import { ErasureResult } from '@integration-host/shared/contracts/operations'
 import { defineCommand, flags, lists, texts } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { openCoordinator } from '../service-api.ts'

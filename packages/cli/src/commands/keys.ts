@@ -5,8 +5,7 @@ import {
   KeyListInvalid,
   readKeyList,
 } from '@integration-host/shared/access/change-key-list'
-import { KeyEntry, KeyId } from '@integration-host/shared/access/key-list'
-import { type KeyTerms, newKey } from '@integration-host/shared/access/new-key'
+import { KeyEntry, KeyId, type KeyTerms, newKey } from '@integration-host/shared/access/key-list'
 import { SCOPES } from '@integration-host/shared/access/scope'
 import { OpenLinks, OpenOperations } from '@integration-host/shared/contracts/operations'
 import { FileLocked } from '@integration-host/shared/files/folder-lock'

@@ -8,7 +8,7 @@ import {
   StartOperation,
   type TakenObject,
   TakenObjectPage,
-} from '@integration-host/shared/contracts/operation'
+} from '@integration-host/shared/contracts/operations'
 import {
   defineCommand,
   flags,

@@ -2,12 +2,12 @@ import { z } from 'zod'
 import { remedyFor } from '@integration-host/shared/conditions'
 import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import {
+  createProxiedFetch,
   ForwardProxyError,
   type ForwardProxyFailure,
-} from '@integration-host/shared/http/forward-proxy/forward-proxy-error'
-import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
-import { openTunnel } from '@integration-host/shared/http/forward-proxy/tunnel'
-import { isLoopback } from '@integration-host/shared/http/loopback'
+  openTunnel,
+} from '@integration-host/shared/http/forward-proxy/tunnel'
+import { isLoopback } from '@integration-host/shared/http/origin-guard'
 import { parseJson } from '@integration-host/shared/json'
 import {
   checkClock,

@@ -1,11 +1,7 @@
 /** Sends doctor's requests to the services. */
 import { ProblemError, statusOf } from '@integration-host/client/problem'
 import { createService, type Service as Client } from '@integration-host/client/service'
-import {
-  type CheckResult,
-  problem,
-  skipped,
-} from '@integration-host/shared/observability/checks/check-result'
+import { type CheckResult, problem, skipped } from '@integration-host/shared/observability/checks'
 import type { ServiceApi } from '../service-api.ts'
 import type { ServiceAddress } from '../settings.ts'
 

@@ -1,5 +1,5 @@
 /** Helpers for the results of checks. */
-import type { CheckResult } from '@integration-host/shared/observability/checks/check-result'
+import type { CheckResult } from '@integration-host/shared/observability/checks'
 
 /** Returns the results of the checks that have one. */
 export const resultsOf = (

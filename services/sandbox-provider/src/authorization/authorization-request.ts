@@ -1,4 +1,4 @@
-import { isLoopback } from '@integration-host/shared/http/loopback'
+import { isLoopback } from '@integration-host/shared/http/origin-guard'
 
 /** An authorization request that passed every check (RFC 6749 §4.1.1, RFC 7636 §4.3). */
 export interface AuthorizationRequest {

@@ -1,6 +1,6 @@
 /** The commands that change a run: resume, undo, cancel, retry, settle, signal, link and replay. */
 import type { ParseArgsOptionsConfig } from 'node:util'
-import { keyName } from '@integration-host/shared/access/key-name'
+import { keyName } from '@integration-host/shared/access/key-list'
 import { DecidingPerson, DecisionLink } from '@integration-host/shared/contracts/decision'
 import { SignalResponse } from '@integration-host/shared/contracts/run'
 import type { z } from 'zod'

@@ -1,6 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { Priority } from '@integration-host/shared/contracts/priority'
-import { Debounce, NotBefore } from '@integration-host/shared/contracts/start-time'
+import { Debounce, NotBefore, Priority } from '@integration-host/shared/contracts/transaction'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { OWN_TEXT, parseJson, trimmedJson } from '@integration-host/shared/json'
 import { reasonOf as causeOf } from '@integration-host/shared/observability/health'
