@@ -15,7 +15,6 @@ import { plain, print } from '@integration-host/cli/terminal'
 import { COMMAND_LINE } from '@integration-host/shared/command-line'
 import installation from '../../../package.json' with { type: 'json' }
 import { COMPANY } from '../story.ts'
-import { rejectUrlAndJson } from './project-folder.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const TEMPLATE = join(import.meta.dirname, '../../template')
@@ -158,3 +157,15 @@ function sourceOf(folder: string): string {
 
 const fileSpecifier = (folder: string, tarball: string): string =>
   `file:${relative(folder, tarball)}`
+
+/**
+ * Rejects `--url` and `--json`, which only commands on an installation have. @throws {UsageError} if one of them is
+ * given.
+ */
+export function rejectUrlAndJson(values: {
+  readonly url?: unknown
+  readonly json?: unknown
+}): void {
+  for (const name of ['url', 'json'] as const)
+    if (values[name] !== undefined) throw new UsageError(`Unknown option '--${name}'`)
+}

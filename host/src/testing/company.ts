@@ -1,7 +1,5 @@
 /** The companies of a test: their books at the sandbox provider, reached through the gateway. */
 import type { Fault } from '@integration-host/sandbox-provider/faults'
-import type { ConnectedCompanies } from '@integration-host/coordinator/connected-companies'
-import type { HttpCall } from '@integration-host/coordinator/http-call'
 import {
   credentialMessageId,
   CREDENTIALS_EXCHANGE,
@@ -97,14 +95,6 @@ export interface TestCompany {
   reconnect(): Promise<void>
 }
 
-export interface Companies extends AsyncDisposable {
-  /** Sends a call of a step through the gateway of the test host. */
-  readonly call: HttpCall
-  /** The connected companies, for the schedules of processes. */
-  readonly connected: ConnectedCompanies
-  connect(realm: string, options: CompanyOptions): Promise<TestCompany>
-}
-
 export interface CompaniesDeps {
   readonly clock: VirtualClock
   readonly work: WorkInFlight
@@ -120,7 +110,7 @@ export interface CompaniesDeps {
  */
 const ACCESS_TOKEN_SECONDS = 86_400
 
-export function createCompanies({ clock, work, bus, logger, settle }: CompaniesDeps): Companies {
+export function createCompanies({ clock, work, bus, logger, settle }: CompaniesDeps) {
   const sandbox = createSandbox(logger, clock.now)
   const calls = new Map<string, TargetCall[]>()
   const custody = createCustody({
@@ -168,9 +158,11 @@ export function createCompanies({ clock, work, bus, logger, settle }: CompaniesD
   }
 
   return {
+    /** Sends a call of a step through the gateway of the test host. */
     call: gateway.call,
+    /** The connected companies, for the schedules of processes. */
     connected: custody.companies,
-    async connect(realm, options) {
+    async connect(realm: string, options: CompanyOptions): Promise<TestCompany> {
       if (!Realm.safeParse(realm).success) throw new TypeError(`${realm} is not a realm`)
       const { name = `Company ${realm}`, grantEndsIn } = options
       await sandbox.control('PUT', 'settings', {

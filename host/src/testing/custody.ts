@@ -31,18 +31,6 @@ export interface ExpiryNotice {
   readonly at: Date
 }
 
-export interface Custody {
-  /** The token source of the gateway. */
-  readonly source: TokenSource
-  /** Connects a company, or connects it again. */
-  connect(realm: string, name: string): Promise<void>
-  /** The companies for which a schedule starts runs. */
-  readonly companies: ConnectedCompanies
-  noticesOf(realm: string): readonly ExpiryNotice[]
-  /** Refreshes the credentials that are due. Resolves with the milliseconds until the next refresh. */
-  refreshDue(): Promise<number>
-}
-
 export interface CustodyDeps {
   readonly sandbox: Sandbox
   readonly clock: Clock
@@ -60,7 +48,7 @@ interface Stored {
 const REFRESH_AHEAD_MS = 600_000
 const DAY_MS = 86_400_000
 
-export function createCustody({ sandbox, clock, publish }: CustodyDeps): Custody {
+export function createCustody({ sandbox, clock, publish }: CustodyDeps) {
   const credentials = new Map<string, Stored>()
   const notices = new Map<string, ExpiryNotice[]>()
 
@@ -133,13 +121,15 @@ export function createCustody({ sandbox, clock, publish }: CustodyDeps): Custody
   }
 
   return {
+    /** The companies for which a schedule starts runs. */
     companies: {
       page: async () => ({
         realms: [...credentials].filter(([, { isFaulted }]) => !isFaulted).map(([realm]) => realm),
         next: null,
       }),
       isConnected: async (realm) => credentials.has(realm),
-    },
+    } satisfies ConnectedCompanies,
+    /** The token source of the gateway. */
     source: {
       async token(realm) {
         const known = requireKnown(realm)
@@ -150,13 +140,15 @@ export function createCustody({ sandbox, clock, publish }: CustodyDeps): Custody
       async refresh(realm, version) {
         if (requireKnown(realm).summary.version <= version) await refresh(realm)
       },
-    },
-    async connect(realm, name) {
+    } satisfies TokenSource,
+    /** Connects a company, or connects it again. */
+    async connect(realm: string, name: string): Promise<void> {
       const code = await sandbox.authorize({ realm, name })
       await store(realm, 'stored', { grant_type: 'authorization_code', code })
     },
-    noticesOf: (realm) => notices.get(realm) ?? [],
-    async refreshDue() {
+    noticesOf: (realm: string): readonly ExpiryNotice[] => notices.get(realm) ?? [],
+    /** Refreshes the credentials that are due. Resolves with the milliseconds until the next refresh. */
+    async refreshDue(): Promise<number> {
       let nextAt = clock.now() + DAY_MS
       for (const [realm, { summary, isFaulted }] of credentials) {
         if (isFaulted) continue

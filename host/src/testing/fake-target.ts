@@ -1,10 +1,11 @@
 /** Fake services that the steps of a test call. They respond, or fail, as an HTTP server does. */
 import type { JsonInput } from '@integration-host/coordinator/api'
-import type { CallOutcome, CallRequest } from '@integration-host/coordinator/http-call'
+import type { CallOutcome, CallRequest, HttpCall } from '@integration-host/coordinator/http-call'
 import { OWN_TEXT, parseJson } from '@integration-host/shared/json'
 import { type CallExpectation, requireCalls } from './expected-calls.ts'
 import { type Duration, milliseconds } from './duration.ts'
 import { requireKnownMembers, requireOneOf } from './known-members.ts'
+import type { WorkInFlight } from './work-in-flight.ts'
 
 /** A call that a target has received. */
 export interface TargetCall {
@@ -211,3 +212,35 @@ function repliedOf(reply: TargetReply): Replied {
     }
   }
 }
+
+export interface CallTargetsDeps {
+  /** Returns the target that serves a URL. */
+  readonly targetOf: (url: URL) => ServedTarget | undefined
+  readonly work: WorkInFlight
+  /** Called for a call to an address that no target serves. */
+  readonly onUnknownAddress: (method: string, url: URL) => void
+}
+
+/**
+ * Returns the function with which steps call the fake targets. Time limits and late responses follow the virtual clock.
+ */
+export const createTargetCaller =
+  ({ targetOf, work, onUnknownAddress }: CallTargetsDeps): HttpCall =>
+  async (request, { abort, timeoutMs }) => {
+    if (abort.areNewCallsBlocked) return { kind: 'aborted', isSent: false }
+    const target = targetOf(request.url)
+    if (target === undefined) {
+      onUnknownAddress(request.method, request.url)
+      return { kind: 'failed', reason: 'ENOTFOUND', isSent: false }
+    }
+    const { outcome, afterMs } = await target.serve(request)
+    if (afterMs === 0) return outcome
+    const isInTime = afterMs !== null && afterMs < timeoutMs
+    const isPassed = await work.pause(
+      isInTime ? afterMs : timeoutMs,
+      abort,
+      () => abort.reason !== null,
+    )
+    if (!isPassed) return { kind: 'aborted', isSent: true }
+    return isInTime ? outcome : { kind: 'failed', reason: 'ETIMEDOUT', isSent: true }
+  }

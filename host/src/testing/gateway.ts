@@ -3,7 +3,6 @@
  * not limit the number of calls.
  */
 import {
-  type AccessTokens,
   createAccessTokens,
   type TokenSource,
 } from '@integration-host/accounting-gateway/access-token'
@@ -31,35 +30,15 @@ export interface GatewayDeps {
   readonly onCall: (realm: string, request: CallRequest) => void
 }
 
-export interface TestGateway {
-  readonly call: HttpCall
-  /** Removes the cached access token of a company that was connected again. */
-  readonly evict: AccessTokens['evict']
-}
-
 const DEADLINE_MS = 110_000
 const UNAUTHORIZED = 401
 const TOO_MANY_REQUESTS = 429
 
-export function createGateway(deps: GatewayDeps): TestGateway {
+export function createGateway(deps: GatewayDeps) {
   const { sandbox, clock, work } = deps
   const tokens = createAccessTokens({ source: deps.source, now: clock.now })
   const markPost = createPostMarker(intuit.accounting, () => crypto.randomUUID())
   const coolDownDefaultMs = intuit.accounting.limits.coolDownSeconds * 1_000
-
-  /** Waits on the virtual clock. Resolves with true after `ms`, and with false as soon as the step is aborted. */
-  async function pause(ms: number, { abort }: Parameters<HttpCall>[1]): Promise<boolean> {
-    const { promise, resolve } = Promise.withResolvers<boolean>()
-    const onAbort = (): void => resolve(false)
-    const timer = clock.setTimeout(() => resolve(true), ms)
-    abort.watch(onAbort)
-    try {
-      return await work.waitForClock(promise)
-    } finally {
-      abort.unwatch(onAbort)
-      timer[Symbol.dispose]()
-    }
-  }
 
   async function send(request: CallRequest, path: string, bearer: string) {
     const { method, headers, body } = request
@@ -117,7 +96,8 @@ export function createGateway(deps: GatewayDeps): TestGateway {
         }
         if (verdict.kind === 'pass')
           throw new IntegrationError('upstream_unreachable', 'the sandbox sent no valid response')
-        if (!(await pause(verdict.delayMs, limits))) return { kind: 'aborted', isSent: true }
+        if (!(await work.pause(verdict.delayMs, limits.abort)))
+          return { kind: 'aborted', isSent: true }
       }
     } catch (error) {
       if (!(error instanceof IntegrationError)) throw error
@@ -126,7 +106,11 @@ export function createGateway(deps: GatewayDeps): TestGateway {
       return answered(Response.json(problem, { status: problem.status }), JSON.stringify(problem))
     }
   }
-  return { call, evict: (realm, isNewGrant) => tokens.evict(realm, isNewGrant) }
+  return {
+    call,
+    /** Removes the cached access token of a company that was connected again. */
+    evict: (realm: string, isNewGrant: boolean) => tokens.evict(realm, isNewGrant),
+  }
 }
 
 const answered = ({ status, headers }: Response, body: string): CallOutcome => ({

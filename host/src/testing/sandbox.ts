@@ -6,26 +6,12 @@ import { createMetrics } from '@integration-host/shared/observability/metrics'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { Secret } from '@integration-host/shared/secrets/secret'
 
-export interface Sandbox {
-  /** Sends a request; resolves with `dropped` if the provider resets the connection. */
-  send(path: string, init?: RequestInit): Promise<Response | 'dropped'>
-  /**
-   * Sends a request to the control routes below `/sandbox`, and returns the body of the response, `null` if there is
-   * none. @throws {Error} the provider rejects it.
-   */
-  control(method: string, path: string, body?: object): Promise<unknown>
-  /** Sends a form to the token endpoint. */
-  requestTokens(form: Readonly<Record<string, string>>): Promise<Response | 'dropped'>
-  /** Grants access to a company as its owner would. Returns the authorization code. */
-  authorize(company: { readonly realm: string; readonly name: string }): Promise<string>
-}
-
 const BASE = 'http://localhost'
 const REDIRECT_URI = `${BASE}/callback`
 const CLIENT = { id: 'integration-host', secret: new Secret('the-client-secret-of-the-test-host') }
 const SCOPE = 'com.intuit.quickbooks.accounting'
 
-export function createSandbox(logger: Logger, now: () => number): Sandbox {
+export function createSandbox(logger: Logger, now: () => number) {
   const app = createApp({
     logger,
     health: createHealth(logger),
@@ -42,18 +28,25 @@ export function createSandbox(logger: Logger, now: () => number): Sandbox {
     changed() {},
   })
 
-  const sandbox: Sandbox = {
-    async send(path, init = {}) {
-      let isDropped = false
-      const socket = { resetAndDestroy: () => (isDropped = true) }
-      const headers = new Headers(init.headers)
-      headers.set('host', new URL(BASE).host)
-      const request = new Request(BASE + path, { ...init, headers })
-      const response = await app.fetch(request, { incoming: { socket } })
-      return isDropped ? 'dropped' : response
-    },
-    async control(method, path, body = {}) {
-      const response = await sandbox.send(`/sandbox/${path}`, {
+  /** Sends a request; resolves with `dropped` if the provider resets the connection. */
+  async function send(path: string, init: RequestInit = {}): Promise<Response | 'dropped'> {
+    let isDropped = false
+    const socket = { resetAndDestroy: () => (isDropped = true) }
+    const headers = new Headers(init.headers)
+    headers.set('host', new URL(BASE).host)
+    const request = new Request(BASE + path, { ...init, headers })
+    const response = await app.fetch(request, { incoming: { socket } })
+    return isDropped ? 'dropped' : response
+  }
+
+  return {
+    send,
+    /**
+     * Sends a request to the control routes below `/sandbox`, and returns the body of the response, `null` if there is
+     * none. @throws {Error} the provider rejects it.
+     */
+    async control(method: string, path: string, body: object = {}): Promise<unknown> {
+      const response = await send(`/sandbox/${path}`, {
         method,
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify(body),
@@ -63,9 +56,10 @@ export function createSandbox(logger: Logger, now: () => number): Sandbox {
         return text === '' ? null : (JSON.parse(text) as unknown)
       throw new Error(`the sandbox provider rejected ${method} /sandbox/${path}: ${text}`)
     },
-    requestTokens(form) {
+    /** Sends a form to the token endpoint. */
+    requestTokens(form: Readonly<Record<string, string>>) {
       const credentials = `${CLIENT.id}:${CLIENT.secret.reveal()}`
-      return sandbox.send('/oauth2/v1/tokens/bearer', {
+      return send('/oauth2/v1/tokens/bearer', {
         method: 'POST',
         headers: {
           authorization: `Basic ${Buffer.from(credentials).toString('base64')}`,
@@ -76,7 +70,14 @@ export function createSandbox(logger: Logger, now: () => number): Sandbox {
         body: new URLSearchParams({ redirect_uri: REDIRECT_URI, ...form }).toString(),
       })
     },
-    async authorize({ realm, name }) {
+    /** Grants access to a company as its owner would. Returns the authorization code. */
+    async authorize({
+      realm,
+      name,
+    }: {
+      readonly realm: string
+      readonly name: string
+    }): Promise<string> {
       const query = new URLSearchParams({
         client_id: CLIENT.id,
         redirect_uri: REDIRECT_URI,
@@ -85,12 +86,12 @@ export function createSandbox(logger: Logger, now: () => number): Sandbox {
         state: 'test',
         sandbox_company: `${realm}:${name}`,
       })
-      const response = await sandbox.send(`/connect/oauth2?${query.toString()}`)
+      const response = await send(`/connect/oauth2?${query.toString()}`)
       const location = response === 'dropped' ? null : response.headers.get('location')
       const code = location === null ? null : new URL(location).searchParams.get('code')
       if (code !== null) return code
       throw new Error(`the sandbox provider did not connect the company ${realm}`)
     },
   }
-  return sandbox
 }
+export type Sandbox = ReturnType<typeof createSandbox>

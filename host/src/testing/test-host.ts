@@ -28,10 +28,14 @@ import { isLoopback } from '@integration-host/shared/http/origin-guard'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { attributeErrors } from '@integration-host/shared/process/error-owner'
-import { createTargetCaller } from './call-targets.ts'
 import { type CompanyOptions, createCompanies, type TestCompany } from './company.ts'
 import { type Duration, milliseconds } from './duration.ts'
-import { createFakeTarget, type FakeTarget, type ServedTarget } from './fake-target.ts'
+import {
+  createFakeTarget,
+  createTargetCaller,
+  type FakeTarget,
+  type ServedTarget,
+} from './fake-target.ts'
 import {
   loadTestProcesses,
   type ProcessSettingValues,
@@ -182,7 +186,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
   await using stack = new AsyncDisposableStack()
   const dataDir = await mkdtemp(join(tmpdir(), 'integration-host-test-'))
   stack.defer(() => rm(dataDir, { recursive: true, force: true }))
-  const work = createWorkInFlight()
+  const work = createWorkInFlight(() => clock)
   const clock = createVirtualClock({
     startsAt: startTime,
     track: (call) => void work.track(call),
@@ -214,7 +218,6 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
   )
   const callTarget = createTargetCaller({
     targetOf: (url) => targetOf(url),
-    clock,
     work,
     onUnknownAddress(method, { origin, pathname }) {
       const step = work.currentStep()

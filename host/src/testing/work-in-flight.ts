@@ -1,31 +1,12 @@
 /** Detects when nothing is left to do at the current time of the virtual clock. */
 import { AsyncLocalStorage } from 'node:async_hooks'
+import type { HttpCall } from '@integration-host/coordinator/http-call'
+import type { Clock } from '@integration-host/shared/process/clock'
 
 /** The step whose message is being handled. */
 export interface StepInProgress {
   readonly process: string
   step: string
-}
-
-export interface WorkInFlight {
-  /** Counts a promise as work until it settles. Returns the promise. */
-  track<Result>(work: Promise<Result>): Promise<Result>
-  /** Runs `handle` as the work of a step. Within this work, `currentStep` returns the step. */
-  trackStep<Result>(step: StepInProgress, handle: () => Promise<Result>): Promise<Result>
-  readonly currentStep: () => StepInProgress | null
-  /** Whether no step is in progress. */
-  readonly hasNoStep: () => boolean
-  /**
-   * Marks the current step as waiting for the virtual clock while `wait` is pending. A waiting step does not count as
-   * work.
-   */
-  waitForClock<Result>(wait: Promise<Result>): Promise<Result>
-  /**
-   * Resolves when no work is left that could continue without the virtual clock.
-   *
-   * @throws {Error} names the steps in progress if none of the work ends within `limitMs` of real time.
-   */
-  settled(limitMs: number): Promise<void>
 }
 
 /**
@@ -34,7 +15,7 @@ export interface WorkInFlight {
  */
 const QUIET_TURNS = 2
 
-export function createWorkInFlight(): WorkInFlight {
+export function createWorkInFlight(clock: () => Pick<Clock, 'setTimeout'>) {
   const storage = new AsyncLocalStorage<StepInProgress>()
   const steps = new Set<StepInProgress>()
   /** The steps that wait for the clock, with the number of waits of each step. */
@@ -48,6 +29,7 @@ export function createWorkInFlight(): WorkInFlight {
     changed = Promise.withResolvers()
   }
 
+  /** Counts a promise as work until it settles. Returns the promise. */
   async function track<Result>(work: Promise<Result>): Promise<Result> {
     count += 1
     started += 1
@@ -59,11 +41,30 @@ export function createWorkInFlight(): WorkInFlight {
     }
   }
 
+  /**
+   * Marks the current step as waiting for the virtual clock while `wait` is pending. A waiting step does not count as
+   * work.
+   */
+  async function waitForClock<Result>(wait: Promise<Result>): Promise<Result> {
+    const step = storage.getStore()
+    if (step === undefined || !steps.has(step)) return wait
+    waiting.set(step, (waiting.get(step) ?? 0) + 1)
+    notify()
+    try {
+      return await wait
+    } finally {
+      const others = (waiting.get(step) ?? 1) - 1
+      if (others === 0) waiting.delete(step)
+      else waiting.set(step, others)
+    }
+  }
+
   const isBusy = (): boolean => count > waiting.size
 
   return {
     track,
-    trackStep(step, handle) {
+    /** Runs `handle` as the work of a step. Within this work, `currentStep` returns the step. */
+    trackStep<Result>(step: StepInProgress, handle: () => Promise<Result>): Promise<Result> {
       steps.add(step)
       const ended = (): void => {
         steps.delete(step)
@@ -71,22 +72,38 @@ export function createWorkInFlight(): WorkInFlight {
       }
       return track(storage.run(step, handle).finally(ended))
     },
-    currentStep: () => storage.getStore() ?? null,
-    hasNoStep: () => steps.size === 0,
-    async waitForClock(wait) {
-      const step = storage.getStore()
-      if (step === undefined || !steps.has(step)) return wait
-      waiting.set(step, (waiting.get(step) ?? 0) + 1)
-      notify()
+    currentStep: (): StepInProgress | null => storage.getStore() ?? null,
+    /** Whether no step is in progress. */
+    hasNoStep: (): boolean => steps.size === 0,
+    waitForClock,
+    /**
+     * Waits on the virtual clock. Resolves with true after `ms`, and with false as soon as the step is aborted and
+     * `isOver` returns true.
+     */
+    async pause(
+      ms: number,
+      abort: Parameters<HttpCall>[1]['abort'],
+      isOver: () => boolean = () => true,
+    ): Promise<boolean> {
+      const { promise, resolve } = Promise.withResolvers<boolean>()
+      const onAbort = (): void => {
+        if (isOver()) resolve(false)
+      }
+      const timer = clock().setTimeout(() => resolve(true), ms)
+      abort.watch(onAbort)
       try {
-        return await wait
+        return await waitForClock(promise)
       } finally {
-        const others = (waiting.get(step) ?? 1) - 1
-        if (others === 0) waiting.delete(step)
-        else waiting.set(step, others)
+        abort.unwatch(onAbort)
+        timer[Symbol.dispose]()
       }
     },
-    async settled(limitMs) {
+    /**
+     * Resolves when no work is left that could continue without the virtual clock.
+     *
+     * @throws {Error} names the steps in progress if none of the work ends within `limitMs` of real time.
+     */
+    async settled(limitMs: number): Promise<void> {
       for (let quietTurns = 0; quietTurns < QUIET_TURNS;) {
         if (isBusy()) {
           quietTurns = 0
@@ -118,3 +135,4 @@ export function createWorkInFlight(): WorkInFlight {
       : `${names.join(', ')} did not end. The clock of the test does not move timers of your own code, such as setTimeout: use step.waitFor, or a target with the reply 'no response'`
   }
 }
+export type WorkInFlight = ReturnType<typeof createWorkInFlight>
