@@ -15,20 +15,18 @@ export interface Command {
   run(args: readonly string[], terminal: Terminal): Promise<number>
 }
 
-type OptionsOf<Name extends string, Option> = Readonly<Record<Name, Readonly<Option>>>
-
-const named = <Name extends string, Option>(names: readonly Name[], option: Option) =>
-  Object.fromEntries(names.map((name) => [name, option])) as OptionsOf<Name, Option>
+const named = <Name extends string, const Option>(names: readonly Name[], option: Option) =>
+  Object.fromEntries(names.map((name) => [name, option])) as Readonly<Record<Name, Option>>
 
 /** The options with these names, each of which has a text as its value. */
 export const texts = <Name extends string>(...names: readonly Name[]) =>
-  named(names, { type: 'string' } as const)
+  named(names, { type: 'string' })
 /** Options of texts, each of which may be repeated. */
 export const lists = <Name extends string>(...names: readonly Name[]) =>
-  named(names, { type: 'string', multiple: true } as const)
+  named(names, { type: 'string', multiple: true })
 /** Options without a value. */
 export const flags = <Name extends string>(...names: readonly Name[]) =>
-  named(names, { type: 'boolean' } as const)
+  named(names, { type: 'boolean' })
 
 /** The options of the commands that prompt before a change. */
 export const yesOption = { yes: { type: 'boolean', short: 'y' } } as const

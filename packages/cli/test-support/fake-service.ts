@@ -5,6 +5,7 @@ import {
   type ServerResponse,
 } from 'node:http'
 import { json, text } from 'node:stream/consumers'
+import { beforeEach } from 'vitest'
 import { listenLocal } from '@integration-host/shared/test-support/listen-local'
 
 export const SERVICE_KEY = 'test-service-key-0123456789-0123456789'
@@ -91,5 +92,23 @@ export async function startFakeService(
   return {
     ...(await listenLocal(server)),
     requests,
+  }
+}
+
+/** Starts a fake service before each test of the file or the suite, and stops it after the test. */
+export function useFakeService(routes: Routes): Pick<FakeService, 'url' | 'requests'> {
+  let service: FakeService | null = null
+  beforeEach(async () => {
+    const started = await startFakeService(routes)
+    service = started
+    return () => started[Symbol.asyncDispose]()
+  })
+  return {
+    get url() {
+      return service?.url ?? ''
+    },
+    get requests() {
+      return service?.requests ?? []
+    },
   }
 }

@@ -1,4 +1,5 @@
 import { PassThrough, Writable } from 'node:stream'
+import { expect } from 'vitest'
 import { runCommandLine } from '../src/command-line.ts'
 import type { CommandFailed } from '../src/exit-code.ts'
 import { SERVICE_KEY } from './fake-service.ts'
@@ -106,4 +107,14 @@ export async function run(
         .map((line) => JSON.parse(line) as unknown)
     },
   }
+}
+
+/** Checks that a command was rejected as wrong usage with this message, and sent no request. */
+export function expectWrongUsage(
+  { code, out, err }: Run,
+  message: string,
+  requests: readonly unknown[],
+): void {
+  expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])
+  expect(requests).toEqual([])
 }

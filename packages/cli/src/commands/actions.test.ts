@@ -1,6 +1,6 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type FakeService, startFakeService } from '../../test-support/fake-service.ts'
-import { run } from '../../test-support/run.ts'
+import { describe, expect, it } from 'vitest'
+import { useFakeService } from '../../test-support/fake-service.ts'
+import { expectWrongUsage, run } from '../../test-support/run.ts'
 
 const action = (ID: number, members: object = {}) => ({
   ID,
@@ -24,22 +24,18 @@ const all = [
   action(1),
 ]
 
-let service: FakeService
-beforeEach(async () => {
-  service = await startFakeService({
-    // The first page is empty, as it is for a key that has no permission to see the newest actions. Every other page
-    // has two actions.
-    'GET /actions': ({ query }) => {
-      const before = query.get('before')
-      if (before === null) return { body: { items: [], next_before: 5 } }
-      const left = all.filter(({ ID }) => ID < Number(before))
-      const items = left.slice(0, Math.min(2, Number(query.get('limit'))))
-      const next = left.length > items.length ? items.at(-1)?.ID : null
-      return { body: { items, next_before: next } }
-    },
-  })
+const service = useFakeService({
+  // The first page is empty, as it is for a key that has no permission to see the newest actions. Every other page
+  // has two actions.
+  'GET /actions': ({ query }) => {
+    const before = query.get('before')
+    if (before === null) return { body: { items: [], next_before: 5 } }
+    const left = all.filter(({ ID }) => ID < Number(before))
+    const items = left.slice(0, Math.min(2, Number(query.get('limit'))))
+    const next = left.length > items.length ? items.at(-1)?.ID : null
+    return { body: { items, next_before: next } }
+  },
 })
-afterEach(() => service[Symbol.asyncDispose]())
 
 const cli = (...args: readonly string[]) =>
   run(['actions', 'list', ...args], { env: { COORDINATOR_URL: service.url } })
@@ -80,9 +76,7 @@ describe('the command `actions list`', () => {
   ])(
     '`actions` rejects the arguments %j as wrong usage and sends no request',
     async (args, message) => {
-      const { code, out, err } = await cli(...args)
-      expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])
-      expect(service.requests).toEqual([])
+      expectWrongUsage(await cli(...args), message, service.requests)
     },
   )
 })

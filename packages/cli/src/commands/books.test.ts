@@ -1,5 +1,5 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type FakeService, startFakeService } from '../../test-support/fake-service.ts'
+import { describe, expect, it } from 'vitest'
+import { useFakeService } from '../../test-support/fake-service.ts'
 import { run } from '../../test-support/run.ts'
 
 const view = (Ready: boolean) => ({
@@ -22,14 +22,10 @@ const view = (Ready: boolean) => ({
   },
 })
 
-let service: FakeService
-beforeEach(async () => {
-  service = await startFakeService({
-    'GET /realms/1/books': () => ({ body: view(true) }),
-    'GET /realms/2/books': () => ({ body: view(false) }),
-  })
+const service = useFakeService({
+  'GET /realms/1/books': () => ({ body: view(true) }),
+  'GET /realms/2/books': () => ({ body: view(false) }),
 })
-afterEach(() => service[Symbol.asyncDispose]())
 
 const cli = (...args: readonly string[]) =>
   run(['books', 'check', ...args], { env: { COORDINATOR_URL: service.url } })

@@ -1,5 +1,5 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type FakeService, problem, startFakeService } from '../../test-support/fake-service.ts'
+import { describe, expect, it } from 'vitest'
+import { problem, useFakeService } from '../../test-support/fake-service.ts'
 import { run } from '../../test-support/run.ts'
 
 const read = {
@@ -12,15 +12,11 @@ const read = {
 }
 const begun = { ...read, Realm: '2', SweptAt: null, Events: 0, Incomplete: null }
 
-let service: FakeService
-beforeEach(async () => {
-  service = await startFakeService({
-    'GET /realms/1/changes': () => ({ body: read }),
-    'GET /realms/2/changes': () => ({ body: begun }),
-    'GET /realms/3/changes': () => problem(404, 'change_feed_not_found'),
-  })
+const service = useFakeService({
+  'GET /realms/1/changes': () => ({ body: read }),
+  'GET /realms/2/changes': () => ({ body: begun }),
+  'GET /realms/3/changes': () => problem(404, 'change_feed_not_found'),
 })
-afterEach(() => service[Symbol.asyncDispose]())
 
 const cli = (...args: readonly string[]) =>
   run(['changes', ...args], { env: { COORDINATOR_URL: service.url } })

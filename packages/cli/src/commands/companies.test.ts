@@ -1,5 +1,5 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type FakeService, problem, startFakeService } from '../../test-support/fake-service.ts'
+import { describe, expect, it } from 'vitest'
+import { problem, useFakeService } from '../../test-support/fake-service.ts'
 import { run } from '../../test-support/run.ts'
 
 const paused = {
@@ -10,18 +10,14 @@ const paused = {
   Reason: 'month end',
 }
 
-let service: FakeService
-beforeEach(async () => {
-  service = await startFakeService({
-    'GET /realms/paused': () => ({ body: { items: [paused] } }),
-    'POST /realms/42/pause': () => ({ body: paused }),
-    'POST /realms/42/resume': () => ({
-      body: { Realm: '42', Paused: false, PausedAt: null, PausedBy: null, Reason: null },
-    }),
-    'POST /realms/7/pause': () => problem(403, 'forbidden'),
-  })
+const service = useFakeService({
+  'GET /realms/paused': () => ({ body: { items: [paused] } }),
+  'POST /realms/42/pause': () => ({ body: paused }),
+  'POST /realms/42/resume': () => ({
+    body: { Realm: '42', Paused: false, PausedAt: null, PausedBy: null, Reason: null },
+  }),
+  'POST /realms/7/pause': () => problem(403, 'forbidden'),
 })
-afterEach(() => service[Symbol.asyncDispose]())
 
 const cli = (...args: readonly string[]) =>
   run(['companies', ...args], { env: { COORDINATOR_URL: service.url } })

@@ -1,6 +1,6 @@
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type FakeService, problem, startFakeService } from '../../test-support/fake-service.ts'
+import { describe, expect, it } from 'vitest'
+import { problem, useFakeService } from '../../test-support/fake-service.ts'
 import { run } from '../../test-support/run.ts'
 
 const AT = '2026-11-21T08:00:00.000Z'
@@ -34,34 +34,30 @@ const labelled = view('ACC-3', {
   Attempts: 2,
 })
 
-let service: FakeService
-beforeEach(async () => {
-  service = await startFakeService({
-    // Each page has two credentials, regardless of the requested limit, so that a list has several pages.
-    'GET /credentials': ({ query }) => {
-      const all = [view('ACC-1'), view('ACC-2'), labelled, view('ACC-4'), faulted]
-      const start = all.findIndex(({ Name }) => Name === query.get('cursor')) + 1
-      const items = all.slice(start, start + 2)
-      return { body: { items, next_cursor: start + 2 < all.length ? items.at(-1)?.Name : null } }
-    },
-    'GET /credentials/ACC-1': () => ({ body: view('ACC-1', { HardExpiry: AT }) }),
-    'GET /credentials/ACC-3': () => ({ body: labelled }),
-    'GET /credentials/ACC-9': () => ({ body: faulted }),
-    'PATCH /credentials/ACC-3': () => ({ body: labelled }),
-    'PATCH /credentials/ACC-2': () => problem(404, 'credential_not_found'),
-    'POST /credentials/ACC-1/refresh': () => ({ body: view('ACC-1', { Version: 2 }) }),
-    'POST /credentials/ACC-9/refresh': () => problem(424, 'credential_faulted', { Fault: fault }),
-    'DELETE /credentials/ACC-1': () => ({ status: 204 }),
-    'DELETE /credentials/ACC-2': () => problem(404, 'credential_not_found'),
-    'DELETE /credentials/ACC-3': () => ({ status: 204, headers: { Revocation: 'confirmed' } }),
-    'DELETE /credentials/ACC-4': () => ({ status: 204, headers: { Revocation: 'unconfirmed' } }),
-    'POST /authorizations': () => ({
-      status: 201,
-      body: { url: 'https://provider.example/connect?state=s', state: 's', expires_at: AT },
-    }),
-  })
+const service = useFakeService({
+  // Each page has two credentials, regardless of the requested limit, so that a list has several pages.
+  'GET /credentials': ({ query }) => {
+    const all = [view('ACC-1'), view('ACC-2'), labelled, view('ACC-4'), faulted]
+    const start = all.findIndex(({ Name }) => Name === query.get('cursor')) + 1
+    const items = all.slice(start, start + 2)
+    return { body: { items, next_cursor: start + 2 < all.length ? items.at(-1)?.Name : null } }
+  },
+  'GET /credentials/ACC-1': () => ({ body: view('ACC-1', { HardExpiry: AT }) }),
+  'GET /credentials/ACC-3': () => ({ body: labelled }),
+  'GET /credentials/ACC-9': () => ({ body: faulted }),
+  'PATCH /credentials/ACC-3': () => ({ body: labelled }),
+  'PATCH /credentials/ACC-2': () => problem(404, 'credential_not_found'),
+  'POST /credentials/ACC-1/refresh': () => ({ body: view('ACC-1', { Version: 2 }) }),
+  'POST /credentials/ACC-9/refresh': () => problem(424, 'credential_faulted', { Fault: fault }),
+  'DELETE /credentials/ACC-1': () => ({ status: 204 }),
+  'DELETE /credentials/ACC-2': () => problem(404, 'credential_not_found'),
+  'DELETE /credentials/ACC-3': () => ({ status: 204, headers: { Revocation: 'confirmed' } }),
+  'DELETE /credentials/ACC-4': () => ({ status: 204, headers: { Revocation: 'unconfirmed' } }),
+  'POST /authorizations': () => ({
+    status: 201,
+    body: { url: 'https://provider.example/connect?state=s', state: 's', expires_at: AT },
+  }),
 })
-afterEach(() => service[Symbol.asyncDispose]())
 
 const routes = () => service.requests.map(({ route }) => route)
 

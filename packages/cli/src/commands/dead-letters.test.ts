@@ -1,6 +1,6 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type FakeService, problem, startFakeService } from '../../test-support/fake-service.ts'
-import { run } from '../../test-support/run.ts'
+import { describe, expect, it } from 'vitest'
+import { problem, useFakeService } from '../../test-support/fake-service.ts'
+import { expectWrongUsage, run } from '../../test-support/run.ts'
 
 const letter = (ID: number, members: object = {}) => ({
   ID,
@@ -23,43 +23,39 @@ const all = [
 ]
 const PATH = '/processes/OrderProcess/dead-letters'
 
-let service: FakeService
-beforeEach(async () => {
-  service = await startFakeService({
-    'GET /processes': () => ({ body: { items: [{ Process: 'OrderProcess' }] } }),
-    [`GET ${PATH}`]: ({ query }) => {
-      const left = all.filter(({ ID }) => ID < Number(query.get('cursor') ?? 4))
-      const items = left.slice(0, Math.min(2, Number(query.get('limit'))))
-      const next = left.length > items.length ? String(items.at(-1)?.ID) : null
-      return { body: { items, next_cursor: next } }
+const service = useFakeService({
+  'GET /processes': () => ({ body: { items: [{ Process: 'OrderProcess' }] } }),
+  [`GET ${PATH}`]: ({ query }) => {
+    const left = all.filter(({ ID }) => ID < Number(query.get('cursor') ?? 4))
+    const items = left.slice(0, Math.min(2, Number(query.get('limit'))))
+    const next = left.length > items.length ? String(items.at(-1)?.ID) : null
+    return { body: { items, next_cursor: next } }
+  },
+  [`GET ${PATH}/1`]: () => ({ body: all[2] }),
+  [`POST ${PATH}/3/requeue`]: () => ({
+    status: 202,
+    body: {
+      Process: 'OrderProcess',
+      TransactionID: '66',
+      ReplayID: 1,
+      Status: 'Running',
+      StepName: 'order',
+      InitialData: 1,
+      Realm: null,
+      Version: 3,
+      Attempt: 0,
+      NextAttemptAt: null,
+      LastError: null,
+      CreatedAt: '2026-11-23T08:00:00.000Z',
+      UpdatedAt: '2026-11-23T08:00:00.000Z',
+      CompletedAt: null,
     },
-    [`GET ${PATH}/1`]: () => ({ body: all[2] }),
-    [`POST ${PATH}/3/requeue`]: () => ({
-      status: 202,
-      body: {
-        Process: 'OrderProcess',
-        TransactionID: '66',
-        ReplayID: 1,
-        Status: 'Running',
-        StepName: 'order',
-        InitialData: 1,
-        Realm: null,
-        Version: 3,
-        Attempt: 0,
-        NextAttemptAt: null,
-        LastError: null,
-        CreatedAt: '2026-11-23T08:00:00.000Z',
-        UpdatedAt: '2026-11-23T08:00:00.000Z',
-        CompletedAt: null,
-      },
-    }),
-    [`POST ${PATH}/1/requeue`]: () =>
-      problem(409, 'dead_letter_without_run', { detail: 'the message names no run' }),
-    [`DELETE ${PATH}/1`]: () => ({ status: 204 }),
-    [`DELETE ${PATH}`]: () => ({ body: { Deleted: 3 } }),
-  })
+  }),
+  [`POST ${PATH}/1/requeue`]: () =>
+    problem(409, 'dead_letter_without_run', { detail: 'the message names no run' }),
+  [`DELETE ${PATH}/1`]: () => ({ status: 204 }),
+  [`DELETE ${PATH}`]: () => ({ body: { Deleted: 3 } }),
 })
-afterEach(() => service[Symbol.asyncDispose]())
 
 const cli = (...args: readonly string[]) =>
   run(['dead-letters', ...args], { env: { COORDINATOR_URL: service.url } })
@@ -121,9 +117,7 @@ describe('the commands `dead-letters`', () => {
   ])(
     '`dead-letters` rejects the arguments %j as wrong usage and sends no request',
     async (args, message) => {
-      const { code, out, err } = await cli(...args)
-      expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])
-      expect(service.requests).toEqual([])
+      expectWrongUsage(await cli(...args), message, service.requests)
     },
   )
 })

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type FakeService, startFakeService } from '../../test-support/fake-service.ts'
-import { run } from '../../test-support/run.ts'
+import { expectWrongUsage, run } from '../../test-support/run.ts'
 
 const entry = (EntryID: string, members: object = {}) => ({
   EntryID,
@@ -108,8 +108,6 @@ describe('the commands on entries', () => {
     [['list', '--transaction', ''], '--transaction must not be empty'],
     [['show', 'Invoice'], 'The kind and the id of an object are needed'],
   ])('`entries` rejects the arguments %j and sends no request', async (args, message) => {
-    const { code, out, err } = await cli(...args)
-    expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])
-    expect(service.requests).toEqual([])
+    expectWrongUsage(await cli(...args), message, service.requests)
   })
 })

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type FakeService, problem, startFakeService } from '../../test-support/fake-service.ts'
 import { CommandFailed } from '../exit-code.ts'
-import { run, type Surroundings } from '../../test-support/run.ts'
+import { expectWrongUsage, run, type Surroundings } from '../../test-support/run.ts'
 
 const AT = '2026-11-21T08:00:00.000Z'
 const ID = '3e0c'
@@ -192,9 +192,7 @@ describe('the command `operations start`', () => {
   ])(
     '`operations` rejects the arguments %j as wrong usage and sends no request',
     async (args, message) => {
-      const { code, out, err } = await cli(args)
-      expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])
-      expect(service.requests).toEqual([])
+      expectWrongUsage(await cli(args), message, service.requests)
     },
   )
 })

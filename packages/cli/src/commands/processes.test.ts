@@ -1,6 +1,6 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type FakeService, problem, startFakeService } from '../../test-support/fake-service.ts'
-import { run } from '../../test-support/run.ts'
+import { describe, expect, it } from 'vitest'
+import { problem, useFakeService } from '../../test-support/fake-service.ts'
+import { expectWrongUsage, run } from '../../test-support/run.ts'
 
 const orders = {
   Process: 'OrderProcess',
@@ -23,16 +23,12 @@ const webhooks = {
   Consuming: true,
 }
 
-let service: FakeService
-beforeEach(async () => {
-  service = await startFakeService({
-    'GET /processes': () => ({ body: { items: [orders, webhooks] } }),
-    'POST /processes/OrderProcess/pause': () => ({ body: orders }),
-    'POST /processes/OrderProcess/resume': () => ({ body: { ...orders, Paused: false } }),
-    'POST /processes/Nobody/pause': () => problem(404, 'process_not_found'),
-  })
+const service = useFakeService({
+  'GET /processes': () => ({ body: { items: [orders, webhooks] } }),
+  'POST /processes/OrderProcess/pause': () => ({ body: orders }),
+  'POST /processes/OrderProcess/resume': () => ({ body: { ...orders, Paused: false } }),
+  'POST /processes/Nobody/pause': () => problem(404, 'process_not_found'),
 })
-afterEach(() => service[Symbol.asyncDispose]())
 
 const cli = (...args: readonly string[]) =>
   run(['processes', ...args], { env: { COORDINATOR_URL: service.url } })
@@ -67,9 +63,7 @@ describe('the commands `processes`', () => {
   ])(
     '`processes` rejects the arguments %j as wrong usage and sends no request',
     async (args, message) => {
-      const { code, out, err } = await cli(...args)
-      expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])
-      expect(service.requests).toEqual([])
+      expectWrongUsage(await cli(...args), message, service.requests)
     },
   )
 })

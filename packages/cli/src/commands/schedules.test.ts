@@ -1,6 +1,6 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type FakeService, problem, startFakeService } from '../../test-support/fake-service.ts'
-import { run } from '../../test-support/run.ts'
+import { describe, expect, it } from 'vitest'
+import { problem, useFakeService } from '../../test-support/fake-service.ts'
+import { expectWrongUsage, run } from '../../test-support/run.ts'
 
 const NEXT = '2026-11-24T07:00:00.000Z'
 const nightly = {
@@ -26,18 +26,14 @@ const late = { ...nightly, Name: 'hourly', LagSeconds: 90 }
 const removed = { ...nightly, Name: 'weekly', NextTimes: [], RemovedAt: NEXT }
 const ID = 'nightly@2026-11-23T09:12:03.120Z'
 
-let service: FakeService
-beforeEach(async () => {
-  service = await startFakeService({
-    'GET /schedules': () => ({ body: { items: [nightly, paused, late, removed] } }),
-    'POST /schedules/Reports/nightly/pause': () => ({ body: { ...nightly, Paused: true } }),
-    'POST /schedules/Reports/nightly/resume': () => ({ body: nightly }),
-    'POST /schedules/Reports/nightly/run': () => ({ body: { TransactionID: ID, Time: NEXT } }),
-    'POST /schedules/Reports/monthly/run': () => ({ body: { TransactionID: null, Time: NEXT } }),
-    'POST /schedules/Reports/none/run': () => problem(404, 'schedule_not_found'),
-  })
+const service = useFakeService({
+  'GET /schedules': () => ({ body: { items: [nightly, paused, late, removed] } }),
+  'POST /schedules/Reports/nightly/pause': () => ({ body: { ...nightly, Paused: true } }),
+  'POST /schedules/Reports/nightly/resume': () => ({ body: nightly }),
+  'POST /schedules/Reports/nightly/run': () => ({ body: { TransactionID: ID, Time: NEXT } }),
+  'POST /schedules/Reports/monthly/run': () => ({ body: { TransactionID: null, Time: NEXT } }),
+  'POST /schedules/Reports/none/run': () => problem(404, 'schedule_not_found'),
 })
-afterEach(() => service[Symbol.asyncDispose]())
 
 const cli = (...args: readonly string[]) =>
   run(['schedules', ...args], { env: { COORDINATOR_URL: service.url } })
@@ -79,9 +75,7 @@ describe('the commands `schedules`', () => {
   ])(
     '`schedules` rejects the arguments %j as wrong usage and sends no request',
     async (args, message) => {
-      const { code, out, err } = await cli(...args)
-      expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])
-      expect(service.requests).toEqual([])
+      expectWrongUsage(await cli(...args), message, service.requests)
     },
   )
 })

@@ -33,19 +33,10 @@ export const CountersView = z
   .meta({ ref: 'Counters' })
 export type CountersView = z.output<typeof CountersView>
 
-const zero = (): RealmCounters => ({
-  codeExchanges: 0,
-  codeReuses: 0,
-  refreshes: 0,
-  refreshesRefused: 0,
-  tokenReuses: 0,
-  maxConcurrentRefreshes: 0,
-  apiCalls: 0,
-  apiUnauthorized: 0,
-  entitiesCreated: 0,
-  playedBack: 0,
-  revocations: 0,
-})
+const zero = (): RealmCounters =>
+  RealmCounters.parse(
+    Object.fromEntries(Object.keys(RealmCounters.shape).map((counter) => [counter, 0])),
+  )
 
 /** Counts the calls that the provider has received since its start or the last reset. */
 export function createCounters() {
