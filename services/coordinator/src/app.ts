@@ -1,65 +1,27 @@
-import type { Health } from '@integration-host/shared/observability/health'
-import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Metrics } from '@integration-host/shared/observability/metrics'
-import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { PROBLEM_CONTENT } from '@integration-host/shared/http/openapi'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
-import { type ActionRouteDeps, actionRoutes } from './routes/actions.ts'
-import { type ChangesRouteDeps, changesRoutes } from './change-feed/change-routes.ts'
-import { type DeadLetterRouteDeps, deadLetterRoutes } from './dead-letter/dead-letter-routes.ts'
-import {
-  type CompanyPauseRouteDeps,
-  companyPauseRoutes,
-} from './company-pause/company-pause-routes.ts'
+import type { AppDeps } from './core.ts'
+import { actionRoutes } from './routes/actions.ts'
+import { changesRoutes } from './change-feed/change-routes.ts'
+import { deadLetterRoutes } from './dead-letter/dead-letter-routes.ts'
+import { companyPauseRoutes } from './company-pause/company-pause-routes.ts'
 import { DECISIONS_PATH } from './decision/decision-links.ts'
-import {
-  type DecisionRouteDeps,
-  decisionRoutes,
-  MAX_DECISION_BYTES,
-} from './decision/decision-routes.ts'
+import { decisionRoutes, MAX_DECISION_BYTES } from './decision/decision-routes.ts'
 import { MAX_BULK_BYTES } from './routes/contracts.ts'
 import { MAX_TRANSACTION_BYTES } from './run/queueable.ts'
-import { checkBooksRoutes, type EntryRouteDeps, entryRoutes } from './entry/entry-routes.ts'
-import { type ErasureRouteDeps, erasureRoutes } from './erasure/erasure-routes.ts'
-import { type EventRouteDeps, eventRoutes } from './events/events-routes.ts'
-import { type ExportRouteDeps, exportRoutes } from './routes/export.ts'
-import { type IntegrityRouteDeps, integrityRoutes } from './routes/integrity.ts'
+import { checkBooksRoutes, entryRoutes } from './entry/entry-routes.ts'
+import { erasureRoutes } from './erasure/erasure-routes.ts'
+import { eventRoutes } from './events/events-routes.ts'
+import { exportRoutes } from './routes/export.ts'
+import { integrityRoutes } from './routes/integrity.ts'
 import { respondWithKnownProcesses } from './routes/known-processes.ts'
 import { keyOperationRoutes } from './bulk/key-operation-routes.ts'
-import { type OperationRouteDeps, operationRoutes } from './bulk/operation-routes.ts'
-import { type ProcessRouteDeps, processRoutes } from './routes/processes.ts'
-import {
-  processRunSearchRoutes,
-  type RunSearchRouteDeps,
-  runSearchRoutes,
-} from './routes/run-search.ts'
-import { type ScheduleRouteDeps, scheduleRoutes } from './schedule/schedule-routes.ts'
-import { type SummaryRouteDeps, summaryRoutes } from './routes/summary.ts'
-import { type TransactionRouteDeps, transactionRoutes } from './routes/transactions.ts'
-
-export interface AppDeps
-  extends
-    TransactionRouteDeps,
-    RunSearchRouteDeps,
-    ProcessRouteDeps,
-    SummaryRouteDeps,
-    IntegrityRouteDeps,
-    EntryRouteDeps,
-    ErasureRouteDeps,
-    EventRouteDeps,
-    ExportRouteDeps,
-    ActionRouteDeps,
-    OperationRouteDeps,
-    ScheduleRouteDeps,
-    ChangesRouteDeps,
-    CompanyPauseRouteDeps,
-    DeadLetterRouteDeps,
-    DecisionRouteDeps {
-  readonly logger: Logger
-  readonly health: Health
-  readonly metrics: Metrics
-  readonly keys: AccessKeys
-}
+import { operationRoutes } from './bulk/operation-routes.ts'
+import { processRoutes } from './routes/processes.ts'
+import { processRunSearchRoutes, runSearchRoutes } from './routes/run-search.ts'
+import { scheduleRoutes } from './schedule/schedule-routes.ts'
+import { summaryRoutes } from './routes/summary.ts'
+import { transactionRoutes } from './routes/transactions.ts'
 
 export const createApp = (deps: AppDeps) =>
   createServiceApp(

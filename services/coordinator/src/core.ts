@@ -19,7 +19,26 @@ import type { Lanes } from './worker/lanes.ts'
 import type { Periodic } from './worker/polling.ts'
 import type { StoreRetry } from './worker/store-retry.ts'
 import type { TransitionPublisher } from './worker/transition-publisher.ts'
-import type { WorkerDeps } from './worker/worker.ts'
+import type { Product } from '@integration-host/shared/http/page'
+import type { AccessKeys } from '@integration-host/shared/access/access-keys'
+import type { RunActions } from './worker/run-actions.ts'
+import type { Auditor } from './worker/auditor.ts'
+import type { Audit } from './run/audit.ts'
+import type { DeadLetterOperations } from './dead-letter/dead-letter-operations.ts'
+import type { OperationStore } from './bulk/bulk-operation-store.ts'
+import type { OperationRunner } from './bulk/run-bulk-operations.ts'
+import type { TakeBack } from './take-back/take-back.ts'
+import type { ScheduleOperations } from './schedule/scheduler.ts'
+import type { ChangeCursors } from './change-feed/change-cursors.ts'
+import type { CompanyPauses } from './company-pause/company-pauses.ts'
+import type { CompanyGate } from './company-pause/company-gate.ts'
+import type { Decisions } from './decision/decisions.ts'
+import type { Erase } from './erasure/erasure.ts'
+import type { EventStreams } from './events/event-stream-routes.ts'
+import type { RunEnds } from './routes/run-ends.ts'
+import type { SealedCursors } from './routes/sealed-cursors.ts'
+import type { RecordRead } from './routes/read-log.ts'
+import type { Worker, WorkerDeps } from './worker/worker.ts'
 
 /** What the coordinator is started with: its store and message bus, and replacements for its other adapters. */
 export interface CoordinatorAdapters {
@@ -76,4 +95,35 @@ export interface Core extends Periodic, Pick<WorkerDeps, 'queue' | 'stepsInFligh
   readonly retryStore: StoreRetry
   /** The name of this replica in leases and consumer tags. */
   readonly owner: string
+}
+
+/** What the HTTP app and its routes need. */
+export interface AppDeps extends Pick<Core, 'source' | 'pauses' | 'processes' | 'queue'> {
+  readonly logger: Logger
+  readonly health: Health
+  readonly metrics: Metrics
+  readonly keys: AccessKeys
+  readonly product: Product
+  readonly runActions: RunActions
+  readonly worker: Worker
+  readonly auditor: Auditor
+  /** Returns the latest audit of this replica; `null` before the first one. */
+  readonly lastAudit: () => Audit | null
+  readonly countDeadLetters: () => Promise<ReadonlyMap<string, number>>
+  readonly deadLetterOperations: DeadLetterOperations
+  readonly bulkOperations: OperationStore
+  readonly operationRunner: OperationRunner
+  readonly takeBack: TakeBack
+  readonly schedules: ScheduleOperations
+  readonly changeCursors: ChangeCursors
+  readonly companyPauses: CompanyPauses
+  readonly companyGate: CompanyGate
+  readonly decisions: Decisions
+  readonly erase: Erase
+  readonly streams: EventStreams
+  readonly runEnds: RunEnds
+  readonly cursors: SealedCursors
+  readonly recordRead: RecordRead
+  /** Aborted at shutdown to end the exports in progress. Otherwise the server would wait for them. */
+  readonly shutdown: AbortSignal
 }

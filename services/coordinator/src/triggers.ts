@@ -26,11 +26,7 @@ import { startEntryIntake } from './entry/entry-intake.ts'
 import type { PausedNames } from './worker/gate.ts'
 import type { RunActions } from './worker/run-actions.ts'
 import { createScheduleStore } from './schedule/schedule-store.ts'
-import {
-  createScheduleOperations,
-  type ScheduleOperations,
-  startScheduler,
-} from './schedule/scheduler.ts'
+import { createScheduleOperations, startScheduler } from './schedule/scheduler.ts'
 import { queuedRuns } from './run/transaction-source.ts'
 import { signalKey } from '@integration-host/shared/contracts/topology'
 import { startSignalIntake } from './signal/signal-intake.ts'
@@ -70,16 +66,9 @@ export interface TriggersDeps extends Core {
   readonly remotePullMs: number
 }
 
-export interface Triggers extends AsyncDisposable {
-  readonly schedules: ScheduleOperations
-  setPaused(paused: PausedNames): void
-  /** Called after definitions were added or replaced. */
-  followDefinitions(): void
-  /** Called when a credential was stored or refreshed. */
-  onCredentialUsable(name: string): Promise<void>
-}
+export type Triggers = ReturnType<typeof startTriggers>
 
-export function startTriggers(deps: TriggersDeps): Triggers {
+export function startTriggers(deps: TriggersDeps) {
   const { source, bus, processes, companies, publisher, metrics, clock, owner } = deps
   const intake = { ...deps, isBatched: tracing === undefined, isDurable: bus.isDurable }
   const store = createScheduleStore(source)
@@ -153,15 +142,17 @@ export function startTriggers(deps: TriggersDeps): Triggers {
   const intakes = [starts, signals, changes, looks, entries]
   return {
     schedules,
-    setPaused(paused) {
+    setPaused(paused: PausedNames): void {
       for (const one of intakes) one.setPaused(paused)
     },
-    followDefinitions() {
+    /** Called after definitions were added or replaced. */
+    followDefinitions(): void {
       for (const one of intakes) one.followDefinitions()
       scheduler.soon()
       feed.soon()
     },
-    onCredentialUsable: (name) => feed.onUsable(realmOf(name)),
-    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+    /** Called when a credential was stored or refreshed. */
+    onCredentialUsable: (name: string): Promise<void> => feed.onUsable(realmOf(name)),
+    [Symbol.asyncDispose]: (): Promise<void> => stack.disposeAsync(),
   }
 }

@@ -10,17 +10,10 @@ import { createFactory } from 'hono/factory'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { KEY_ENDED, keyEnded } from './bulk-operation.ts'
-import type { OperationStore } from './bulk-operation-store.ts'
-
-export interface KeyOperationRouteDeps {
-  readonly bulkOperations: Pick<
-    OperationStore,
-    'openOperations' | 'stopOperation' | 'keepOperation'
-  >
-}
+import type { AppDeps } from '../core.ts'
 
 /** `/keys/{id}/open`: the bulk operations of a key that have not ended, for the revocation of the key. */
-export function keyOperationRoutes({ bulkOperations }: KeyOperationRouteDeps) {
+export function keyOperationRoutes({ bulkOperations }: AppDeps) {
   const route = (
     operationId: string,
     summary: string,

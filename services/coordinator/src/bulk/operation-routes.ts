@@ -15,23 +15,13 @@ import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { Act } from '../run/action.ts'
 import { type OperationPosition, type OperationSummary, processOf } from './bulk-operation.ts'
-import type { OperationStore } from './bulk-operation-store.ts'
 import { operationNotFound } from '../run/errors.ts'
-import { requireStepOf, type RunActions } from '../worker/run-actions.ts'
-import type { TakeBack } from '../take-back/take-back.ts'
+import { requireStepOf } from '../worker/run-actions.ts'
 import { TAKE_BACK } from '../take-back/take-back-process.ts'
-import type { OperationRunner } from './run-bulk-operations.ts'
 import { action, type ActionRequest, picked } from '../routes/act.ts'
 import { pageLimit } from '../routes/contracts.ts'
-import { CursorParam, type SealedCursors } from '../routes/sealed-cursors.ts'
-
-export interface OperationRouteDeps {
-  readonly bulkOperations: OperationStore
-  readonly runActions: RunActions
-  readonly operationRunner: Pick<OperationRunner, 'hint'>
-  readonly takeBack: Pick<TakeBack, 'load' | 'objects'>
-  readonly cursors: SealedCursors
-}
+import { CursorParam } from '../routes/sealed-cursors.ts'
+import type { AppDeps } from '../core.ts'
 
 const WITHOUT_REQUEST = {
   ID: true,
@@ -80,7 +70,7 @@ export function operationRoutes({
   operationRunner,
   takeBack,
   cursors,
-}: OperationRouteDeps) {
+}: AppDeps) {
   /**
    * Returns an operation if the caller may see it. An operation contains a list of failed runs, which may belong to any
    * realm of the key that started the operation. Therefore the caller's key must cover these realms too.

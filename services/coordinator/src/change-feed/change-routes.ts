@@ -7,14 +7,10 @@ import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { ChangeCursors } from './change-cursors.ts'
-
-export interface ChangesRouteDeps {
-  readonly changeCursors: Pick<ChangeCursors, 'changeCursor'>
-}
+import type { AppDeps } from '../core.ts'
 
 /** `GET /realms/{realm}/changes`: how far the change feed of a company was read. */
-export const changesRoutes = ({ changeCursors }: ChangesRouteDeps) =>
+export const changesRoutes = ({ changeCursors }: AppDeps) =>
   new Hono().get(
     '/:realm/changes',
     needs('transactions:read'),

@@ -12,14 +12,10 @@ import { changesTopology } from '@integration-host/shared/contracts/topology'
 import { hasCode } from '@integration-host/shared/errors'
 import { parseMessageAs } from '@integration-host/shared/json'
 import { type MessageBus, misaddressed } from '@integration-host/shared/messaging/message-bus'
-import { tracing } from '@integration-host/shared/observability/telemetry'
 import type { z } from 'zod'
 import type { ProcessDefinition } from '../step/definition.ts'
-import { outgoingDeadLetter } from '../worker/dead-letter-queue.ts'
-import { intakeMessageOf, intakeSpan, RENEWALS_HEADER } from '../worker/intake-messages.ts'
+import { createIntakeQueue, type IntakeMessage } from '../worker/intake-queue.ts'
 import {
-  type IntakeMessage,
-  type IntakeQueue,
   type MessageIntake,
   type MessageIntakeDeps,
   type ReadMessage,
@@ -54,7 +50,7 @@ export interface EventFormat<Event extends { readonly Id: string }> {
 
 /** What all intakes of events need. */
 export interface EventIntakeDeps extends Omit<
-  MessageIntakeDeps<IntakeMessage, never>,
+  MessageIntakeDeps<never>,
   'kind' | 'queues' | 'queue' | 'read' | 'misaddressed' | 'prepare' | 'processes' | 'count'
 > {
   readonly subscriptions: Pick<Subscriptions, 'keepSubscriptions'>
@@ -71,11 +67,8 @@ interface Handling<Ignored extends string> {
     message: IntakeMessage,
     wants: (routingKey: string) => Promise<boolean>,
   ) => Promise<ReadMessage<Ignored>>
-  readonly count?: MessageIntakeDeps<IntakeMessage, Ignored>['count']
+  readonly count?: MessageIntakeDeps<Ignored>['count']
 }
-
-/** The maximum number of unacknowledged events of a process; see `start-queue.ts`. */
-const PREFETCH = 250
 
 /** Starts to handle the events of the queues of one kind. */
 export function startEventIntake<Ignored extends string>(
@@ -125,37 +118,20 @@ export function startEventIntake<Ignored extends string>(
     return (await subscriptions.keepSubscriptions(storedAs(process), own)).includes(routingKey)
   }
 
-  const queue: IntakeQueue<IntakeMessage> = {
-    consume: (process, { handle, onRejected }) =>
-      bus.consume(
-        queueOf(process),
-        { prefetch: PREFETCH, tag: `${owner} ${queueOf(process)}`, onRejected },
-        (delivery) => {
-          const message = intakeMessageOf(delivery)
-          if (tracing === undefined) return handle(message)
-          return tracing.span(intakeSpan(queueOf(process), delivery), () => handle(message))
-        },
-      ),
+  const queue = createIntakeQueue(bus, owner, {
+    queueOf,
     // The exchange routes the event to the queues of all subscribed processes again. It starts no second run in a process
     // that has already received the event.
-    publishAgain: (_, { messageId, content, traceparent, renewals, address }) =>
-      bus.publish({
-        exchange: PROVIDER_EXCHANGE,
-        routingKey: address.routingKey,
-        messageId,
-        type: address.routingKey,
-        headers: { [RENEWALS_HEADER]: renewals, ...(traceparent !== null && { traceparent }) },
-        body: content,
-        mandatory: true,
-        isOnlyCopy: true,
-      }),
-    deadLetter(process, { messageId, content }, reason) {
-      const letter = { messageId, reason, content, contentBytes: content.length }
-      return bus.publish({ ...outgoingDeadLetter(process, letter), isOnlyCopy: true })
-    },
-  }
+    copyOf: (_, { address: { routingKey } }) => ({
+      exchange: PROVIDER_EXCHANGE,
+      routingKey,
+      type: routingKey,
+    }),
+    isNamedInDeadLetters: false,
+    isOnlyCopy: true,
+  })
 
-  return startMessageIntake<IntakeMessage, Ignored>({
+  return startMessageIntake<Ignored>({
     ...deps,
     kind: queues.kind,
     queues: queueOf('*'),

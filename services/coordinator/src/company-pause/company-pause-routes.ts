@@ -8,18 +8,13 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { action, type ActionRequest } from '../routes/act.ts'
-import type { CompanyGate } from './company-gate.ts'
-import { type CompanyPause, type CompanyPauses, isPaused } from './company-pauses.ts'
-
-export interface CompanyPauseRouteDeps {
-  readonly companyPauses: Pick<CompanyPauses, 'all' | 'setPaused'>
-  readonly companyGate: Pick<CompanyGate, 'refresh'>
-}
+import { type CompanyPause, isPaused } from './company-pauses.ts'
+import type { AppDeps } from '../core.ts'
 
 const RealmParam = z.object({ realm: Realm })
 
 /** `GET /realms/paused`, and the routes that pause and resume a company. */
-export function companyPauseRoutes({ companyPauses, companyGate }: CompanyPauseRouteDeps) {
+export function companyPauseRoutes({ companyPauses, companyGate }: AppDeps) {
   const tags = ['operations']
   const view = (realm: string, pause: CompanyPause | undefined, caller: Caller) => {
     const known = isPaused(pause) ? pause : undefined

@@ -11,14 +11,12 @@ import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { type DeadLetter, namedBy } from '../run/dead-letter.ts'
-import type { TransactionSource } from '../run/transaction-source.ts'
-import { deadLetterNotFound, type DeadLetterOperations } from './dead-letter-operations.ts'
-import type { RunActions } from '../worker/run-actions.ts'
+import { deadLetterNotFound } from './dead-letter-operations.ts'
 import { action, ChangedRun, changedRun } from '../routes/act.ts'
 import { pageLimit, ProcessParam } from '../routes/contracts.ts'
-import type { RecordRead } from '../routes/read-log.ts'
-import { CursorParam, type SealedCursors } from '../routes/sealed-cursors.ts'
+import { CursorParam } from '../routes/sealed-cursors.ts'
 import { readVisible } from '../routes/visible-page.ts'
+import type { AppDeps } from '../core.ts'
 
 const LetterId = z
   .string()
@@ -33,19 +31,11 @@ const LettersQuery = z.object({
 /** The maximum number of content bytes of each dead letter in a list. */
 const EXCERPT_BYTES = 1_024
 
-export interface DeadLetterRouteDeps {
-  readonly source: TransactionSource
-  readonly deadLetterOperations: DeadLetterOperations
-  readonly runActions: RunActions
-  readonly cursors: SealedCursors
-  readonly recordRead: RecordRead
-}
-
 /**
  * `/processes/{process}/dead-letters`: lists, reads, requeues and deletes dead letters. A dead letter that names no run
  * may concern any company, so it is hidden from keys that are bound to realms.
  */
-export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
+export function deadLetterRoutes(deps: AppDeps) {
   const { source, runActions, deadLetterOperations, cursors, recordRead } = deps
   const tags = ['dead letters']
 

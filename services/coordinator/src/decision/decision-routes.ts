@@ -12,19 +12,14 @@ import { html } from 'hono/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { action } from '../routes/act.ts'
 import { EventParam, RunQuery } from '../routes/contracts.ts'
-import type { Decision, Decisions } from './decisions.ts'
+import type { Decision } from './decisions.ts'
 import {
   createProductPages,
   PAGE_STYLE_SOURCE,
   type PageContent,
-  type Product,
   type ProductPages,
 } from '@integration-host/shared/http/page'
-
-export interface DecisionRouteDeps {
-  readonly decisions: Decisions
-  readonly product: Product
-}
+import type { AppDeps } from '../core.ts'
 
 /** The largest form in bytes. A character of the note has at most 12 bytes in it. */
 export const MAX_DECISION_BYTES = 32_768
@@ -33,7 +28,7 @@ const tags = ['decisions']
 
 /** `POST …/transactions/{id}/events/{name}/links`. `requireRealmOfRun` rejects a run of another company. */
 export const decisionLinkRoutes = (
-  { decisions }: Pick<DecisionRouteDeps, 'decisions'>,
+  { decisions }: Pick<AppDeps, 'decisions'>,
   requireRealmOfRun: (c: Context) => Promise<void>,
 ) =>
   new Hono().post(
@@ -68,7 +63,7 @@ export const decisionLinkRoutes = (
   )
 
 /** The pages of decisions for browsers: `/decisions/{token}`. They need no key. */
-export function decisionRoutes({ decisions, product }: DecisionRouteDeps): Hono {
+export function decisionRoutes({ decisions, product }: AppDeps): Hono {
   const pages = createProductPages(product)
   const policy = pages.withLogo(DECISION_POLICY)
   const parameters = [

@@ -4,16 +4,14 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { pageLimit } from '../routes/contracts.ts'
-import { CursorParam, type SealedCursors } from '../routes/sealed-cursors.ts'
+import { CursorParam } from '../routes/sealed-cursors.ts'
 import { readVisible } from '../routes/visible-page.ts'
-import type { TransactionSource } from '../run/transaction-source.ts'
 import { type EntryCount, type EntryPosition, type EntryRow, readEntries } from './book-entry.ts'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { RunPosition } from '../run/run-search.ts'
 import { activeStatuses } from '../run/status.ts'
-import type { ProcessDefinition } from '../step/definition.ts'
 import { providerEntities } from '@integration-host/shared/contracts/provider-event'
 import {
   BooksQuery,
@@ -22,12 +20,7 @@ import {
   EntryPage,
   type EntryView,
 } from '@integration-host/shared/contracts/company'
-
-export interface EntryRouteDeps {
-  readonly source: TransactionSource
-  readonly cursors: SealedCursors
-  readonly processes: ReadonlyMap<string, ProcessDefinition>
-}
+import type { AppDeps } from '../core.ts'
 
 const EntriesQuery = z.strictObject({
   ...EntryFilter.shape,
@@ -40,7 +33,7 @@ const LIST = 'entries'
 const Position = z.tuple([z.string(), z.string()]) satisfies z.ZodType<EntryPosition>
 
 /** `GET /entries`: what runs have written to the books of companies, newest first. */
-export function entryRoutes({ source, cursors }: EntryRouteDeps) {
+export function entryRoutes({ source, cursors }: AppDeps) {
   return new Hono().get(
     '/',
     needs('transactions:read'),
@@ -78,7 +71,7 @@ const PAGE = 1_000
 const MAX_PAGES = 10
 
 /** `GET /realms/{realm}/books`: whether the work of a period is done, and is in the books as the runs have written it. */
-export function checkBooksRoutes({ source, processes }: Omit<EntryRouteDeps, 'cursors'>) {
+export function checkBooksRoutes({ source, processes }: AppDeps) {
   const isBuiltIn = (process: string): boolean => processes.get(process)?.runBuiltIn !== undefined
 
   /** Counts the runs of a filter, except those of built-in processes. */

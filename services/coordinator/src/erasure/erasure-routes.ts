@@ -10,10 +10,8 @@ import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { ErasureScope } from '../run/erasure.ts'
-import type { TransactionSource } from '../run/transaction-source.ts'
-import type { Erase } from './erasure.ts'
-import type { RunActions } from '../worker/run-actions.ts'
 import { describeBody, readAct, rejectVersion } from '../routes/act.ts'
+import type { AppDeps } from '../core.ts'
 
 const MAX_IDS = 1_000
 /** The time after which an erasure sends its response, even if runs remain, so that clients do not time out. */
@@ -28,14 +26,8 @@ const ErasureBody = ActBody.extend({
   }),
 }).meta({ ref: 'StartErasure' })
 
-export interface ErasureRouteDeps {
-  readonly erase: Erase
-  readonly source: TransactionSource
-  readonly runActions: RunActions
-}
-
 /** `POST /erasures` blanks the data of runs that have ended. */
-export function erasureRoutes({ erase, source, runActions }: ErasureRouteDeps) {
+export function erasureRoutes({ erase, source, runActions }: AppDeps) {
   return new Hono().post(
     '/',
     needs('transactions:operate'),

@@ -33,18 +33,6 @@ import { isOver } from '../run/status.ts'
 import { eventId, type TransitionFeed } from './transition-feed.ts'
 import { newestOfEachRun } from '../routes/newest-of-each-run.ts'
 
-export interface EventStreams extends Disposable {
-  /** The number of open streams. */
-  readonly size: number
-  /**
-   * Opens an event stream to `outgoing`. Returns a function that starts writing; the caller calls this function when
-   * the response head has been sent.
-   *
-   * @throws {IntegrationError} `too_many_watchers` if the caller gets no place (`WATCHERS`).
-   */
-  open(outgoing: StreamResponse, options: StreamOptions): () => void
-}
-
 /** The part of Node's ServerResponse that a stream uses. */
 export type StreamResponse = Pick<ServerResponse, 'write' | 'end' | 'on' | 'destroyed'> & {
   readonly socket: Pick<NonNullable<ServerResponse['socket']>, 'resetAndDestroy'> | null
@@ -222,7 +210,9 @@ function createChannel({ now, collectMs, pauseMs, textsOf, send }: ChannelRules)
   }
 }
 
-export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): EventStreams {
+export type EventStreams = ReturnType<typeof createEventStreams>
+
+export function createEventStreams({ feed, now, onCut }: EventStreamsDeps) {
   const complete = createChannel({
     now,
     collectMs: ({ Status }) => (isOver(Status) ? 0 : LONGEST_BATCH_MS),
@@ -335,10 +325,18 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   }, CHECK_MS).unref()
 
   return {
-    get size() {
+    /** The number of open streams. */
+    get size(): number {
       return places.size
     },
-    open(outgoing, { caller, process, isCoalesced, lastId, isStillValid }) {
+    /**
+     * Opens an event stream to `outgoing`. Returns a function that starts writing; the caller calls this function when
+     * the response head has been sent.
+     *
+     * @throws {IntegrationError} `too_many_watchers` if the caller gets no place (`WATCHERS`).
+     */
+    open(outgoing: StreamResponse, options: StreamOptions): () => void {
+      const { caller, process, isCoalesced, lastId, isStillValid } = options
       const freePlace = places.take(caller)
       if (freePlace === null)
         throw new IntegrationError(
@@ -378,7 +376,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
         write(stream)
       }
     },
-    [Symbol.dispose]() {
+    [Symbol.dispose](): void {
       stopWatching?.()
       clearInterval(check)
       for (const channel of channels) endAll(channel)

@@ -1,4 +1,3 @@
-import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import type { Caller } from '@integration-host/shared/access/caller'
 import { rawResponse } from '@integration-host/shared/http/without-web-streams'
 import { callerOf, needs } from '@integration-host/shared/http/access'
@@ -6,8 +5,7 @@ import { knownQuery, problems, textResponse } from '@integration-host/shared/htt
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { RunActions } from '../worker/run-actions.ts'
-import type { EventStreams } from './event-stream-routes.ts'
+import type { AppDeps } from '../core.ts'
 
 const EventsQuery = z.object({
   process: z.string().optional(),
@@ -17,12 +15,6 @@ const EventsQuery = z.object({
     .describe('`true`: about once a second, the newest transition of each run and the failures'),
 })
 
-export interface EventRouteDeps {
-  readonly streams: EventStreams
-  readonly runActions: RunActions
-  readonly keys: Pick<AccessKeys, 'identify'>
-}
-
 /**
  * `GET /events` streams every transition, or only those of one process, as server-sent events. The `id` of an event is
  * unique and the same on every replica. With `Last-Event-ID`, a stream on any replica continues after the event with
@@ -31,7 +23,7 @@ export interface EventRouteDeps {
  * run and the failures are sent. `Version` orders the events of a run, because they may come from several replicas. The
  * stream ends when its key is revoked, has expired, or may no longer read these events.
  */
-export function eventRoutes({ streams, runActions, keys }: EventRouteDeps) {
+export function eventRoutes({ streams, runActions, keys }: AppDeps) {
   return new Hono().get(
     '/',
     needs('transactions:read'),

@@ -6,9 +6,9 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { Action } from '../run/action.ts'
-import type { TransactionSource } from '../run/transaction-source.ts'
 import { pageLimit } from './contracts.ts'
 import { readVisible } from './visible-page.ts'
+import type { AppDeps } from '../core.ts'
 
 const ActionsQuery = z.object({
   process: z.string().min(1).max(200).optional(),
@@ -21,12 +21,8 @@ const ActionsQuery = z.object({
   limit: pageLimit(500),
 })
 
-export interface ActionRouteDeps {
-  readonly source: TransactionSource
-}
-
 /** `GET /actions`: the action log, newest first. */
-export function actionRoutes({ source }: ActionRouteDeps) {
+export function actionRoutes({ source }: AppDeps) {
   return new Hono().get(
     '/',
     needs('audit:read'),

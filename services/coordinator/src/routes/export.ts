@@ -1,6 +1,5 @@
 import type { ServerResponse } from 'node:http'
 import { once } from 'node:events'
-import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { type Caller, type PlaceLimits, Places } from '@integration-host/shared/access/caller'
 import { Time } from '@integration-host/shared/contracts/run-filter'
 import { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
@@ -9,25 +8,13 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { rawResponse } from '@integration-host/shared/http/without-web-streams'
 import { knownQuery, problems } from '@integration-host/shared/http/service-app'
-import type { Logger } from '@integration-host/shared/observability/logger'
 import { Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
 import { z } from 'zod'
 import { type EndPosition, FIRST_END } from '../run/retention.ts'
 import type { ExportedRun } from '../run/run-export.ts'
-import type { TransactionSource } from '../run/transaction-source.ts'
-import type { RecordRead } from './read-log.ts'
-import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
-
-export interface ExportRouteDeps {
-  readonly source: TransactionSource
-  readonly keys: Pick<AccessKeys, 'identify'>
-  readonly logger: Logger
-  /** Aborted at shutdown to end the exports in progress. Otherwise the server would wait for them. */
-  readonly shutdown: AbortSignal
-  readonly cursors: SealedCursors
-  readonly recordRead: RecordRead
-}
+import { CursorParam } from './sealed-cursors.ts'
+import type { AppDeps } from '../core.ts'
 
 const ExportQuery = z.object({
   process: z.string().min(1).max(200).optional(),
@@ -73,7 +60,7 @@ const MAX_UNREAD_MS = 60_000
  * the last run. In the last line, `next_cursor` is null. A client continues an interrupted export by passing the last
  * `next_cursor` as `cursor`. It starts the next export by passing the `Until` of this export as `since`.
  */
-export function exportRoutes(deps: ExportRouteDeps) {
+export function exportRoutes(deps: AppDeps) {
   const { source, keys, logger, shutdown, cursors, recordRead } = deps
   const places = new Places(EXPORTS)
 

@@ -5,9 +5,7 @@ import { responses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { ProcessDefinition } from '../step/definition.ts'
-import type { Auditor } from '../worker/auditor.ts'
-import type { StepQueue } from '../worker/step-queue.ts'
+import type { AppDeps } from '../core.ts'
 
 const Integrity = z
   .object({
@@ -45,20 +43,8 @@ const Integrity = z
   })
   .meta({ ref: 'Integrity' })
 
-export interface IntegrityRouteDeps {
-  readonly auditor: Auditor
-  readonly queue: Pick<StepQueue, 'waiting'>
-  readonly countDeadLetters: () => Promise<ReadonlyMap<string, number>>
-  readonly processes: ReadonlyMap<string, ProcessDefinition>
-}
-
 /** `GET /integrity` audits the tables when it is called. `ok` is true if every count of violations is 0. */
-export function integrityRoutes({
-  auditor,
-  queue,
-  countDeadLetters,
-  processes,
-}: IntegrityRouteDeps) {
+export function integrityRoutes({ auditor, queue, countDeadLetters, processes }: AppDeps) {
   return new Hono().get(
     '/',
     needs('transactions:read'),

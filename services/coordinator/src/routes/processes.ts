@@ -12,16 +12,12 @@ import { watchedKeysOf } from '../step/change-place.ts'
 import { routingKeysOf } from '../step/change-trigger.ts'
 import { entryKeysOf } from '../step/entry-trigger.ts'
 import { eventsOf, isStartable, type ProcessDefinition } from '../step/definition.ts'
-import type { Auditor } from '../worker/auditor.ts'
-import type { RunActions } from '../worker/run-actions.ts'
-import type { Worker } from '../worker/worker.ts'
-import type { Audit } from '../run/audit.ts'
 import { versionsOf } from '../run/process-summary.ts'
-import type { Pauses, PauseStore } from '../run/pause.ts'
-import type { TransactionSource } from '../run/transaction-source.ts'
+import type { Pauses } from '../run/pause.ts'
 import { action, type ActionRequest } from './act.ts'
 import { ProcessParam } from './contracts.ts'
 import { maySeeReasonOfPause } from './pause-reasons.ts'
+import type { AppDeps } from '../core.ts'
 
 const HIDDEN_FROM = 'null for a key that is bound to realms or lacks `transactions:read`'
 
@@ -150,17 +146,6 @@ function targetsView({ bound }: ProcessDefinition) {
   return Targets.length === 0 ? {} : { Targets }
 }
 
-export interface ProcessRouteDeps {
-  readonly runActions: RunActions
-  readonly source: TransactionSource
-  readonly pauses: Pick<PauseStore, 'paused'>
-  readonly worker: Worker
-  readonly auditor: Auditor
-  readonly processes: ReadonlyMap<string, ProcessDefinition>
-  /** Returns the latest audit of this replica; `null` before the first one. */
-  readonly lastAudit: () => Audit | null
-}
-
 /**
  * `GET /processes`, and the routes that pause and resume a business process. A paused process accepts transactions but
  * runs no step.
@@ -173,7 +158,7 @@ export function processRoutes({
   auditor,
   processes,
   lastAudit,
-}: ProcessRouteDeps) {
+}: AppDeps) {
   const tags = ['processes']
   const view = (definition: ProcessDefinition, paused: Pauses, caller: Caller) => {
     const pause = paused.get(definition.name)

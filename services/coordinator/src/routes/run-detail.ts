@@ -16,11 +16,10 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { isCovered } from '@integration-host/shared/access/caller'
 import { commonPrefix, itemIdOf } from '../run/child-id.ts'
-import type { Families, Family } from '../run/families.ts'
+import type { Family } from '../run/families.ts'
 import { runKey } from '../run/run.ts'
-import type { RunActions } from '../worker/run-actions.ts'
 import { notFound } from '../run/errors.ts'
-import { ONLY_RUN, type RunReader } from '../run/run-detail.ts'
+import { ONLY_RUN } from '../run/run-detail.ts'
 import {
   ChildrenQuery,
   ItemParam,
@@ -30,13 +29,7 @@ import {
   RunsResponse,
   TransactionParam,
 } from './contracts.ts'
-import type { RecordRead } from './read-log.ts'
-
-export interface RunDetailRouteDeps {
-  readonly runActions: Pick<RunActions, 'requireKnown' | 'stepNames'>
-  readonly source: RunReader & Pick<Families, 'familiesOf' | 'children'>
-  readonly recordRead: RecordRead
-}
+import type { AppDeps } from '../core.ts'
 
 /**
  * The headers that prevent a browser from rendering a response of another system, because the response may contain a
@@ -53,7 +46,7 @@ const tags = ['transactions']
 /**
  * `/processes/{process}/transactions/{id}`: a run, the list of the runs of a transaction, and the response of a step.
  */
-export function runDetailRoutes({ runActions, source, recordRead }: RunDetailRouteDeps) {
+export function runDetailRoutes({ runActions, source, recordRead }: AppDeps) {
   return new Hono()
     .get(
       '/:id',

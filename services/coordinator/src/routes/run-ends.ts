@@ -11,26 +11,6 @@ import { isOver } from '../run/status.ts'
 import type { QueueResult } from '../run/transaction-source.ts'
 import type { TransitionFeed } from '../events/transition-feed.ts'
 
-export interface RunEnds extends Disposable {
-  /** The number of requests that wait. */
-  readonly size: number
-  /**
-   * Resolves with the run when it has ended. After `ms` milliseconds or at shutdown, reads the run and resolves with its
-   * current state. If this read fails, resolves with the run as it was queued, because the transaction is durable.
-   * Resolves with `null` without waiting if the caller gets no place (`WAITING`), if the service shuts down, or if `ms`
-   * is 0.
-   *
-   * @param onStop - registers the function that must be called when the client disconnects or may no longer wait; the
-   *   promise then resolves at once, with the run as it was queued
-   */
-  wait(
-    queued: QueueResult,
-    caller: Pick<Caller, 'shareOf'>,
-    ms: number,
-    onStop: (stopWaiting: () => void) => void,
-  ): Promise<Run | null>
-}
-
 export interface RunEndsDeps {
   readonly feed: Pick<TransitionFeed, 'watch'>
   readonly source: Pick<RunReader, 'get'>
@@ -39,7 +19,9 @@ export interface RunEndsDeps {
 /** Each waiting request occupies a connection, of which the ingress accepts 500 for all replicas of a service. */
 export const WAITING: PlaceLimits = { total: 200, perKey: 100 }
 
-export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
+export type RunEnds = ReturnType<typeof createRunEnds>
+
+export function createRunEnds({ feed, source }: RunEndsDeps) {
   type EndWait = (event: TransactionEvent | null) => void
   /** The waiting requests of each run, by the text of its key. */
   const waiting = new Map<string, Set<EndWait>>()
@@ -80,10 +62,25 @@ export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
   }
 
   return {
-    get size() {
+    /** The number of requests that wait. */
+    get size(): number {
       return places.size
     },
-    async wait({ outcome, run, claim }, caller, ms, onStop) {
+    /**
+     * Resolves with the run when it has ended. After `ms` milliseconds or at shutdown, reads the run and resolves with its
+     * current state. If this read fails, resolves with the run as it was queued, because the transaction is durable.
+     * Resolves with `null` without waiting if the caller gets no place (`WAITING`), if the service shuts down, or if `ms`
+     * is 0.
+     *
+     * @param onStop - registers the function that must be called when the client disconnects or may no longer wait; the
+     *   promise then resolves at once, with the run as it was queued
+     */
+    async wait(
+      { outcome, run, claim }: QueueResult,
+      caller: Pick<Caller, 'shareOf'>,
+      ms: number,
+      onStop: (stopWaiting: () => void) => void,
+    ): Promise<Run | null> {
       if (isOver(run.Status)) return run
       if (isClosed || ms === 0) return null
       const freePlace = places.take(caller)
@@ -102,7 +99,7 @@ export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
       if (isStopped) return run
       return (outcome === 'queued' && last && completedRun(run, last)) || read(run)
     },
-    [Symbol.dispose]() {
+    [Symbol.dispose](): void {
       isClosed = true
       stopWatching?.()
       for (const ends of waiting.values()) for (const end of ends) end(null)

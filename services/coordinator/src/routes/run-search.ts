@@ -6,16 +6,9 @@ import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { runOrders, type RunPosition } from '../run/run-search.ts'
-import type { TransactionSource } from '../run/transaction-source.ts'
-import type { RunActions } from '../worker/run-actions.ts'
 import { pageLimit, ProcessParam, RunPage } from './contracts.ts'
-import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
-
-export interface RunSearchRouteDeps {
-  readonly runActions: RunActions
-  readonly source: TransactionSource
-  readonly cursors: SealedCursors
-}
+import { CursorParam } from './sealed-cursors.ts'
+import type { AppDeps } from '../core.ts'
 
 const SearchQuery = z.strictObject({
   ...RunFilter.shape,
@@ -43,7 +36,7 @@ const described = (operationId: string, ...codes: ErrorCode[]) =>
   })
 
 /** `GET /transactions`: the runs of all processes that the key may see. */
-export function runSearchRoutes(deps: RunSearchRouteDeps) {
+export function runSearchRoutes(deps: AppDeps) {
   return new Hono().get(
     '/',
     needs('transactions:read'),
@@ -57,7 +50,7 @@ export function runSearchRoutes(deps: RunSearchRouteDeps) {
  * `GET /processes/{process}/transactions`: the runs of one process, whether or not the process is
  * loaded.
  */
-export function processRunSearchRoutes(deps: RunSearchRouteDeps) {
+export function processRunSearchRoutes(deps: AppDeps) {
   return new Hono().get(
     '/',
     needs('transactions:read'),
@@ -74,7 +67,7 @@ export function processRunSearchRoutes(deps: RunSearchRouteDeps) {
 
 async function readPage(
   c: Context,
-  { source, cursors }: RunSearchRouteDeps,
+  { source, cursors }: AppDeps,
   process: string | null,
   { order, limit, cursor, ...filter }: SearchQuery,
 ): Promise<RunPage> {

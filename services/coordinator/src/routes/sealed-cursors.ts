@@ -17,21 +17,13 @@ export const CursorParam = z.string().max(4_000)
  * Cursors are encrypted for two reasons: a page may end at an entry that the caller may not see, and a caller must not
  * choose a position.
  */
-export interface SealedCursors {
-  seal(list: string, position: unknown): string
-  /** @throws {IntegrationError} `invalid_request` if the cursor was not made for this list. */
-  open<Position extends z.ZodType>(
-    list: string,
-    cursor: string,
-    position: Position,
-  ): z.output<Position>
-}
+export type SealedCursors = ReturnType<typeof createSealedCursors>
 
 /**
  * Creates cursors whose encryption keys are derived from the service keys, because all replicas have the service keys.
  * The first key encrypts, and every key can decrypt. Therefore clients can continue a list while the keys are rotated.
  */
-export function createSealedCursors(serviceKeys: readonly Secret[]): SealedCursors {
+export function createSealedCursors(serviceKeys: readonly Secret[]) {
   const keys = serviceKeys.map((key) => {
     const derived = Buffer.from(hkdfSync('sha256', key.reveal(), '', 'cursors of lists', 36))
     return `${derived.toString('hex', 32)}:${derived.toString('base64', 0, 32)}`
@@ -47,8 +39,14 @@ export function createSealedCursors(serviceKeys: readonly Secret[]): SealedCurso
     }
   }
   return {
-    seal: (list, position) => ring.seal(JSON.stringify(position), placeOf(list)),
-    open(list, cursor, position) {
+    seal: (list: string, position: unknown): string =>
+      ring.seal(JSON.stringify(position), placeOf(list)),
+    /** @throws {IntegrationError} `invalid_request` if the cursor was not made for this list. */
+    open<Position extends z.ZodType>(
+      list: string,
+      cursor: string,
+      position: Position,
+    ): z.output<Position> {
       const found = parseJsonAs(position, opened(list, cursor))
       if (found !== null) return found
       throw new IntegrationError(

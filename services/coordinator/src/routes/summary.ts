@@ -6,10 +6,9 @@ import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { ProcessDefinition } from '../step/definition.ts'
-import type { Audit } from '../run/audit.ts'
 import { summaryOf } from '../run/process-summary.ts'
 import { ProcessParam } from './contracts.ts'
+import type { AppDeps } from '../core.ts'
 
 const Group = z.object({
   Status: z.enum(headerStatuses),
@@ -55,14 +54,8 @@ const Summary = z
  */
 const RETRY_SECONDS = 5
 
-export interface SummaryRouteDeps {
-  /** Returns the latest audit of this replica; `null` before the first one. */
-  readonly lastAudit: () => Audit | null
-  readonly processes: ReadonlyMap<string, ProcessDefinition>
-}
-
 /** `GET /processes/{process}/summary`: the runs that need attention, as counted by the latest periodic audit. */
-export function summaryRoutes({ lastAudit, processes }: SummaryRouteDeps) {
+export function summaryRoutes({ lastAudit, processes }: AppDeps) {
   return new Hono().get(
     '/:process/summary',
     needs('transactions:read'),

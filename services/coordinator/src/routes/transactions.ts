@@ -1,4 +1,3 @@
-import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { type ActBody, SignalResponse } from '@integration-host/shared/contracts/run'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -20,13 +19,11 @@ import { type Context, Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
 import type { z } from 'zod'
 import { decisionLinkRoutes } from '../decision/decision-routes.ts'
-import type { Decisions } from '../decision/decisions.ts'
 import { parseClientJson } from '../run/json-normalization.ts'
 import { checkedQueueable, Queueable, utf8Of } from '../run/queueable.ts'
-import { inputInvalid, type RunActions, tooManyDelayedRuns } from '../worker/run-actions.ts'
+import { inputInvalid, tooManyDelayedRuns } from '../worker/run-actions.ts'
 import type { Run } from '../run/run.ts'
 import { isOver } from '../run/status.ts'
-import type { TransactionSource } from '../run/transaction-source.ts'
 import {
   action,
   type ActionRequest,
@@ -42,17 +39,7 @@ import {
 import { bulkRoutes } from './bulk.ts'
 import { EventParam, ProcessParam, RunQuery, TransactionParam } from './contracts.ts'
 import { runDetailRoutes } from './run-detail.ts'
-import type { RecordRead } from './read-log.ts'
-import type { RunEnds } from './run-ends.ts'
-
-export interface TransactionRouteDeps {
-  readonly runActions: RunActions
-  readonly source: TransactionSource
-  readonly runEnds: RunEnds
-  readonly keys: Pick<AccessKeys, 'identify' | 'watch'>
-  readonly recordRead: RecordRead
-  readonly decisions: Decisions
-}
+import type { AppDeps } from '../core.ts'
 
 /** Many clients and proxies close a connection on which no response has arrived for a minute. */
 const MAX_WAIT_SECONDS = 50
@@ -63,7 +50,7 @@ const tags = ['transactions']
  * `/processes/{process}/transactions`: queues, replays, resumes, cancels, retries and settles transactions, and sends
  * events to them.
  */
-export function transactionRoutes(deps: TransactionRouteDeps) {
+export function transactionRoutes(deps: AppDeps) {
   const { runActions, source, runEnds, keys } = deps
   /**
    * Checks the realm of the transaction: a key that is bound to realms may change only runs of its realms. The check

@@ -16,11 +16,7 @@ import { iso } from '../records/records.ts'
 import { action, type ActionRequest, type ActionRoute } from '../routes/act.ts'
 import { ProcessParam } from '../routes/contracts.ts'
 import { maySeeReasonOfPause } from '../routes/pause-reasons.ts'
-import type { ScheduleOperations } from './scheduler.ts'
-
-export interface ScheduleRouteDeps {
-  readonly schedules: ScheduleOperations
-}
+import type { AppDeps } from '../core.ts'
 
 const ScheduleParam = ProcessParam.extend({ name: z.string().min(1).max(64) })
 const tags = ['schedules']
@@ -53,7 +49,7 @@ const ofSchedule = {
 } satisfies Partial<ActionRoute>
 
 /** `/schedules`: the times at which runs begin without a request. */
-export function scheduleRoutes({ schedules }: ScheduleRouteDeps) {
+export function scheduleRoutes({ schedules }: AppDeps) {
   const setPaused = (isPaused: boolean) => ({
     ...ofSchedule,
     success: ScheduleView,

@@ -4,11 +4,12 @@ import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { expect, it } from 'vitest'
 import { notFound } from '../run/errors.ts'
-import type { StartMessage, StartQueue } from '../start/start-queue.ts'
+import type { StartQueue } from '../start/start-queue.ts'
+import type { IntakeMessage } from '../worker/intake-queue.ts'
 import { createStoreRetry } from '../worker/store-retry.ts'
 import { startSignalIntake } from './signal-intake.ts'
 
-const message: StartMessage = {
+const message: IntakeMessage = {
   address: { exchange: START_EXCHANGE, routingKey: signalKey('P'), headers: {} },
   messageId: 'a',
   userId: '',

@@ -2,7 +2,7 @@ import { signalKey } from '@integration-host/shared/contracts/topology'
 import { errorCodes, hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { misaddressed } from '@integration-host/shared/messaging/message-bus'
 import { queuerOf } from '../start/start-intake.ts'
-import type { StartMessage } from '../start/start-queue.ts'
+import type { IntakeMessage } from '../worker/intake-queue.ts'
 import { readSignal } from './read-signal.ts'
 import {
   type MessageIntake,
@@ -12,7 +12,7 @@ import {
 import type { RunActions } from '../worker/run-actions.ts'
 
 export interface SignalIntakeDeps extends Omit<
-  MessageIntakeDeps<StartMessage, 'signalled'>,
+  MessageIntakeDeps<'signalled'>,
   'kind' | 'queues' | 'misaddressed' | 'read' | 'runActions' | 'count'
 > {
   readonly runActions: Pick<RunActions, 'queue' | 'signal'>
@@ -40,7 +40,7 @@ export function startSignalIntake(deps: SignalIntakeDeps): MessageIntake {
     timer[Symbol.dispose]()
     shutdown.signal.removeEventListener('abort', end)
   }
-  async function send(process: string, message: StartMessage): Promise<string | null> {
+  async function send(process: string, message: IntakeMessage): Promise<string | null> {
     const read = readSignal(message.content)
     if ('reason' in read) return read.reason
     const {
@@ -71,7 +71,7 @@ export function startSignalIntake(deps: SignalIntakeDeps): MessageIntake {
         throw new IntegrationError('store_unavailable', 'the coordinator shuts down')
     }
   }
-  const intake = startMessageIntake<StartMessage, 'signalled'>({
+  const intake = startMessageIntake<'signalled'>({
     ...deps,
     kind: 'event message',
     queues: 'start.*.signal',

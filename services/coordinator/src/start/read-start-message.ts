@@ -2,7 +2,7 @@ import type { QueueTransaction } from '@integration-host/shared/contracts/transa
 import { asObject, jsonExcess } from '@integration-host/shared/json'
 import { parseClientJson } from '../run/json-normalization.ts'
 import { checkedQueueable, MAX_TRANSACTION_BYTES, utf8Of } from '../run/queueable.ts'
-import type { StartMessage } from './start-queue.ts'
+import type { IntakeMessage } from '../worker/intake-queue.ts'
 
 /**
  * Returns the transaction of a start message, or the reason why the message has none. If the body has no
@@ -12,7 +12,7 @@ import type { StartMessage } from './start-queue.ts'
 export function readStartMessage({
   content,
   messageId,
-}: Pick<StartMessage, 'content' | 'messageId'>):
+}: Pick<IntakeMessage, 'content' | 'messageId'>):
   | { readonly transaction: QueueTransaction }
   | { readonly reason: string } {
   const read = readObject(content)

@@ -8,10 +8,11 @@ import { claimedRun } from '../../test-support/claimed-run.ts'
 import type { Pause } from '../run/pause.ts'
 import type { QueueResult } from '../run/transaction-source.ts'
 import { startStartIntake, type StartResult } from './start-intake.ts'
-import type { StartMessage, StartQueue } from './start-queue.ts'
+import type { StartQueue } from './start-queue.ts'
+import type { IntakeMessage } from '../worker/intake-queue.ts'
 import { createStoreRetry } from '../worker/store-retry.ts'
 
-const message = (members: Partial<StartMessage> = {}): StartMessage => ({
+const message = (members: Partial<IntakeMessage> = {}): IntakeMessage => ({
   address: { exchange: START_EXCHANGE, routingKey: 'P', headers: {} },
   messageId: 'a',
   userId: '',
@@ -35,7 +36,7 @@ afterEach(async () => {
  */
 function intakeOn({ holdMs = 60_000 } = {}) {
   type Handlers = Parameters<StartQueue['consume']>[1]
-  const again: StartMessage[] = []
+  const again: IntakeMessage[] = []
   const dead: string[] = []
   const counted: StartResult[] = []
   const logged: string[] = []

@@ -7,13 +7,13 @@ import {
   startMessageIntake,
 } from '../worker/message-intake.ts'
 import { readStartMessage } from './read-start-message.ts'
-import type { StartMessage } from './start-queue.ts'
+import type { IntakeMessage } from '../worker/intake-queue.ts'
 
 /** How a start message was handled. */
 export type StartResult = IntakeResult
 
 export type StartIntakeDeps = Omit<
-  MessageIntakeDeps<StartMessage, never>,
+  MessageIntakeDeps<never>,
   'kind' | 'queues' | 'misaddressed' | 'read' | 'ignoresConflicts' | 'prepare'
 >
 
@@ -38,7 +38,7 @@ export const startStartIntake = (deps: StartIntakeDeps): MessageIntake =>
  * trace. The actor of a user, `rabbitmq:<user>`, cannot equal the id of a service key, because the id of a service key
  * contains no colon.
  */
-export const queuerOf = ({ userId }: StartMessage): Actor => ({
+export const queuerOf = ({ userId }: IntakeMessage): Actor => ({
   keyId: userId === '' ? 'rabbitmq' : `rabbitmq:${userId}`,
   person: null,
 })

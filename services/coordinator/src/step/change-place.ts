@@ -6,10 +6,9 @@ import {
   providerRoutingKey,
   ReportedEntityId,
 } from '@integration-host/shared/contracts/provider-event'
-import { StepName } from '@integration-host/shared/contracts/transaction'
 import type { Json } from '../run/json-normalization.ts'
 import type { StepOutcome } from '../run/progress.ts'
-import { cannotName, type ProcessDefinition, requireMembers } from './definition.ts'
+import { type ProcessDefinition, requireMembers, requirePlaceName } from './definition.ts'
 import { type EnteredStep, enteredMembers, placeFailed } from './entered.ts'
 import { type EventSettings, requireTimeout, type WaitOptions } from './event.ts'
 import type { AnyStep, Entered, ProcessSettings } from './step.ts'
@@ -70,7 +69,7 @@ const MEMBERS = new Set<string>([
 
 /** Returns the place as it is stored in the definition. @throws {TypeError} if the name or an option is not valid */
 export function changeStep(process: string, name: string, options: GivenOptions): AnyStep {
-  if (!StepName.safeParse(name).success) throw new TypeError(cannotName(name, 'a change', process))
+  requirePlaceName(process, name, 'a change')
   const what = `change ${name} of ${process}`
   requireMembers(options, MEMBERS, what)
   const { entity, id, until, onDeleted = 'fail', when } = options

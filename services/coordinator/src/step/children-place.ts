@@ -1,6 +1,5 @@
 /** The places at which a run has children: `.forEach(name, process, options)` of a process. */
 import { Realm } from '@integration-host/shared/contracts/realm'
-import { StepName } from '@integration-host/shared/contracts/transaction'
 import { MAX_ITEM_ID } from '../run/child-id.ts'
 import { type FamilyPlace, resultOf } from '../run/families.ts'
 import {
@@ -13,7 +12,12 @@ import {
 } from '../run/json-normalization.ts'
 import type { ChildItem, StepOutcome } from '../run/progress.ts'
 import { MAX_TRANSACTION_BYTES, NOT_PRESERVED } from '../run/queueable.ts'
-import { cannotName, isDefinition, type ProcessDefinition, requireMembers } from './definition.ts'
+import {
+  isDefinition,
+  type ProcessDefinition,
+  requireMembers,
+  requirePlaceName,
+} from './definition.ts'
 import { type EnteredStep, enteredMembers, placeFailed } from './entered.ts'
 import type { AnyStep, ProcessSettings } from './step.ts'
 import { thrownText } from './thrown-text.ts'
@@ -61,7 +65,7 @@ export function forEachStep(
   options: ForEachOptions &
     Pick<AnyStep, 'when'> & { readonly items: ForEachSettings['items'] } = {} as never,
 ): AnyStep {
-  if (!StepName.safeParse(name).success) throw new TypeError(cannotName(name, 'a list', process))
+  requirePlaceName(process, name, 'a list')
   const what = `forEach ${name} of ${process}`
   if (!isDefinition(children) || !('stepNames' in children))
     throw new TypeError(`${what} needs the process of its children: defineProcess(…) with a step`)

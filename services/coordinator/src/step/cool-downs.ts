@@ -1,36 +1,4 @@
 /**
- * Credentials and targets whose calls must wait after a 429. Each worker keeps its cool-downs only in its own memory.
- *
- * For a credential, the gateway enforces the cool-down of the realm across all replicas: the first call of each replica
- * gets a 429 too, so each replica starts its own cool-down. For a target with limits, the cool-down is also stored, so
- * that it applies to all replicas.
- */
-export interface CoolDowns {
-  /**
-   * Starts a cool-down; `retryAfterMs` is the Retry-After of the 429. Returns the delay of the calling step, like
-   * `delayOf`.
-   */
-  start(key: string, retryAfterMs: number | null): number
-  /**
-   * Returns the milliseconds until the calling step may make its call. `null` means that the step may call now; the
-   * call then counts against the call rate of the key.
-   */
-  delayOf(key: string): number | null
-  /** Whether a cool-down has begun and has not ended. `delayOf` then returns a delay. */
-  isCoolingDown(key: string): boolean
-  /**
-   * Whether the key has a cool-down that has not ended, or steps that still wait for their start time after a
-   * cool-down.
-   */
-  isHeld(key: string): boolean
-  /**
-   * Must be called after each response that starts no cool-down. The call rate of the key is computed from these
-   * responses.
-   */
-  accepted(key: string): void
-}
-
-/**
  * The cool-down of a credential or target, and the queue of the steps that wait for it. Each waiting step gets a
  * different start time, so that the steps do not all call at once. The queue is kept until the last start time has
  * passed, even if the cool-down ends earlier.
@@ -57,8 +25,17 @@ interface Queue {
   accepted: number
 }
 
+/**
+ * Credentials and targets whose calls must wait after a 429. Each worker keeps its cool-downs only in its own memory.
+ *
+ * For a credential, the gateway enforces the cool-down of the realm across all replicas: the first call of each replica
+ * gets a 429 too, so each replica starts its own cool-down. For a target with limits, the cool-down is also stored, so
+ * that it applies to all replicas.
+ */
+export type CoolDowns = ReturnType<typeof createCoolDowns>
+
 /** @param now - returns epoch ms, which are used for durations only */
-export function createCoolDowns(now: () => number): CoolDowns {
+export function createCoolDowns(now: () => number) {
   const queues = new Map<string, Queue>()
   /**
    * For each key without a queue: the number of accepted calls, and the time at which the count began. The count
@@ -96,7 +73,11 @@ export function createCoolDowns(now: () => number): CoolDowns {
     }
   }
   return {
-    start(key, retryAfterMs) {
+    /**
+     * Starts a cool-down; `retryAfterMs` is the Retry-After of the 429. Returns the delay of the calling step, like
+     * `delayOf`.
+     */
+    start(key: string, retryAfterMs: number | null): number {
       const queue = queueOf(key) ?? begin(key)
       if (queue.until > 0 && queue.until <= now()) {
         const measuredMs = Math.max(MIN_MEASURED_MS, now() - queue.until)
@@ -111,16 +92,29 @@ export function createCoolDowns(now: () => number): CoolDowns {
       queue.nextCallAt = Math.max(queue.nextCallAt, queue.until)
       return joined(queue)
     },
-    delayOf(key) {
+    /**
+     * Returns the milliseconds until the calling step may make its call. `null` means that the step may call now; the
+     * call then counts against the call rate of the key.
+     */
+    delayOf(key: string): number | null {
       const queue = queueOf(key)
       if (queue === undefined) return null
       if (queue.nextCallAt > now()) return joined(queue)
       queue.nextCallAt = Math.max(queue.nextCallAt, now() - BURST_MS) + queue.intervalMs
       return null
     },
-    isCoolingDown: (key) => (queues.get(key)?.until ?? 0) > now(),
-    isHeld: (key) => queueOf(key) !== undefined,
-    accepted(key) {
+    /** Whether a cool-down has begun and has not ended. `delayOf` then returns a delay. */
+    isCoolingDown: (key: string): boolean => (queues.get(key)?.until ?? 0) > now(),
+    /**
+     * Whether the key has a cool-down that has not ended, or steps that still wait for their start time after a
+     * cool-down.
+     */
+    isHeld: (key: string): boolean => queueOf(key) !== undefined,
+    /**
+     * Must be called after each response that starts no cool-down. The call rate of the key is computed from these
+     * responses.
+     */
+    accepted(key: string): void {
       const queue = queueOf(key)
       if (queue === undefined) return countAccepted(key)
       queue.accepted += 1

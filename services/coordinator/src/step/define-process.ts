@@ -15,9 +15,10 @@ import {
   ownLimits,
   type ProcessDefinition,
   requireMembers,
+  requirePlaceName,
   requireRounds,
   requireSetting,
-  requireStep,
+  requireTime,
   requireUndo,
   retryOf,
   versionOf,
@@ -86,35 +87,34 @@ type NamedStep = readonly [name: string, run: AnyStep]
  * Returns a definition with these steps, to which further steps can be added. `defineProcess` and `.step` return it.
  */
 function chained(name: string, options: ProcessOptions, steps: readonly NamedStep[]): unknown {
-  const requireNew = (added: string): void => {
+  const withPlace = (added: string, place: () => AnyStep): unknown => {
     if (steps.some(([known]) => known === added))
       throw new TypeError(`process ${name} has two steps ${added}`)
+    return chained(name, options, [...steps, [added, place()]])
   }
   return {
     ...(steps.length === 0 ? { name } : definitionOf(name, options, steps)),
     step(added: string, run: AnyStep, stepOptions: Partial<AnyStep> = {}) {
-      requireStep(name, added, run)
-      requireNew(added)
-      requireMembers(stepOptions, STEP_MEMBERS, `step ${added} of ${name}`)
-      return chained(name, options, [...steps, [added, withOptions(run, stepOptions)]])
+      const what = `step ${added} of ${name}`
+      requirePlaceName(name, added, 'a step')
+      if (typeof run !== 'function') throw new TypeError(`${what} is not a function`)
+      return withPlace(added, () => {
+        requireMembers(stepOptions, STEP_MEMBERS, what)
+        return withOptions(run, stepOptions)
+      })
     },
-    event(added: string, eventOptions: EventOptions = {}) {
-      requireNew(added)
-      return chained(name, options, [...steps, [added, eventStep(name, added, eventOptions)]])
-    },
-    change(added: string, changeOptions: Parameters<typeof changeStep>[2]) {
-      requireNew(added)
-      return chained(name, options, [...steps, [added, changeStep(name, added, changeOptions)]])
-    },
-    forEach(added: string, children: unknown, forEachOptions: Parameters<typeof forEachStep>[3]) {
-      requireNew(added)
-      return chained(name, options, [
-        ...steps,
-        [added, forEachStep(name, added, children, forEachOptions)],
-      ])
-    },
+    event: (added: string, eventOptions: EventOptions = {}) =>
+      withPlace(added, () => eventStep(name, added, eventOptions)),
+    change: (added: string, ...args: Tail<typeof changeStep>) =>
+      withPlace(added, () => changeStep(name, added, ...args)),
+    forEach: (added: string, ...args: Tail<typeof forEachStep>) =>
+      withPlace(added, () => forEachStep(name, added, ...args)),
   }
 }
+
+/** The arguments of a place after the names of its process and its own. */
+type Tail<Place extends (process: string, name: string, ...args: never) => AnyStep> =
+  Parameters<Place> extends [string, string, ...infer Rest] ? Rest : never
 
 function definitionOf(
   name: string,
@@ -131,19 +131,8 @@ function definitionOf(
   if (input !== null && !isSchema(input))
     throw new TypeError(`input of ${name} must be a schema of zod 4`)
   for (const [setting, schema] of Object.entries(settings)) requireSetting(name, setting, schema)
-  if (!(stepTimeoutSeconds > 0 && stepTimeoutSeconds <= MAX_STEP_SECONDS))
-    throw new TypeError(`stepTimeoutSeconds of ${name} must be more than 0, at most 1500`)
-  if (
-    deadlineSeconds !== undefined &&
-    !(
-      typeof deadlineSeconds === 'number' &&
-      deadlineSeconds > 0 &&
-      deadlineSeconds <= MAX_DEADLINE_SECONDS
-    )
-  )
-    throw new TypeError(
-      `deadlineSeconds of ${name} must be more than 0, at most ${MAX_DEADLINE_SECONDS}`,
-    )
+  requireTime(stepTimeoutSeconds, MAX_STEP_SECONDS, `stepTimeoutSeconds of ${name}`)
+  requireTime(deadlineSeconds, MAX_DEADLINE_SECONDS, `deadlineSeconds of ${name}`)
   if (onFailure !== 'fail' && onFailure !== 'undo')
     throw new TypeError(`onFailure of ${name} must be 'fail' or 'undo'`)
   for (const [member, days] of Object.entries(retention))

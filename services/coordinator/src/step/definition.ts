@@ -184,7 +184,7 @@ export const outlineOf = (definition: ProcessDefinition): ProcessOutline => ({
   deadlineMs: definition.deadlineMs,
 })
 
-/** The checks of the members of a definition. Each throws a TypeError whose message names the member. */
+// The checks of the members of a definition. Each throws a TypeError whose message names the member.
 
 /**
  * The maximum time limit of a step. It must be below 30 minutes, because RabbitMQ closes the channel of a delivery that
@@ -211,9 +211,15 @@ export function versionOf(process: string, version: ProcessOptions['version']): 
   return String(version)
 }
 
-export function requireStep(process: string, step: string, run: unknown): void {
-  if (!StepName.safeParse(step).success) throw new TypeError(cannotName(step, 'a step', process))
-  if (typeof run !== 'function') throw new TypeError(`step ${step} of ${process} is not a function`)
+/** Checks an option that is a time or absent. `what` names it, for example `timeoutMs of step a of P`. */
+export function requireTime(value: unknown, max: number, what: string): void {
+  if (value !== undefined && !(typeof value === 'number' && value > 0 && value <= max))
+    throw new TypeError(`${what} must be more than 0, at most ${max}`)
+}
+
+/** Checks the name of a step or another place of a process. `what` is its kind, for example `a step`. */
+export function requirePlaceName(process: string, name: string, what: string): void {
+  if (!StepName.safeParse(name).success) throw new TypeError(cannotName(name, what, process))
 }
 
 const MOST_ROUNDS = 1_000_000
@@ -262,12 +268,10 @@ const SETTING_NAME = /^[a-z][A-Za-z0-9]{0,63}$/
 const INSTALLATION_SETTINGS = new Set<string>(['dataDir'] satisfies (keyof ProcessSettings)[])
 
 export function requireSetting(process: string, setting: string, schema: unknown): void {
+  const cannot = `${setting} cannot name a setting of ${process}`
   if (!SETTING_NAME.test(setting))
-    throw new TypeError(
-      `${setting} cannot name a setting of ${process}: use a lower-case letter, then letters and digits`,
-    )
-  if (INSTALLATION_SETTINGS.has(setting))
-    throw new TypeError(`${setting} cannot name a setting of ${process}: the installation has it`)
+    throw new TypeError(`${cannot}: use a lower-case letter, then letters and digits`)
+  if (INSTALLATION_SETTINGS.has(setting)) throw new TypeError(`${cannot}: the installation has it`)
   if (!isSchema(schema))
     throw new TypeError(`setting ${setting} of ${process} must be a schema of zod 4`)
 }
@@ -277,8 +281,7 @@ export function ownLimits(
   process: StepLimits,
   what: string,
 ): StepLimits {
-  if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= MAX_STEP_SECONDS * 1_000))
-    throw new TypeError(`timeoutMs of ${what} must be more than 0, at most 1500000`)
+  requireTime(timeoutMs, MAX_STEP_SECONDS * 1_000, `timeoutMs of ${what}`)
   return {
     retry: retryOf(retry, process.retry, what),
     timeoutMs: timeoutMs ?? process.timeoutMs,

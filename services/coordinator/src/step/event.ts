@@ -3,8 +3,13 @@ import type { z } from 'zod'
 import type { EventPlace } from '../run/events.ts'
 import type { StepOutcome } from '../run/progress.ts'
 import type { ChangeSettings } from './change-place.ts'
-import { cannotName, isSchema, type ProcessDefinition, requireMembers } from './definition.ts'
-import { StepName } from '@integration-host/shared/contracts/transaction'
+import {
+  isSchema,
+  type ProcessDefinition,
+  requireMembers,
+  requirePlaceName,
+  requireTime,
+} from './definition.ts'
 import type { Json } from '../run/json-normalization.ts'
 import { type AskOptions, type Choices, choicesOf, storedAsk } from './ask.ts'
 import { type EnteredStep, enteredMembers, placeFailed } from './entered.ts'
@@ -56,7 +61,7 @@ type GivenOptions = EventOptions & Pick<AnyStep, 'when'> & AskOptions<never, str
 
 /** Returns the place as it is stored in the definition. @throws {TypeError} if the name or an option is not valid */
 export function eventStep(process: string, name: string, options: GivenOptions): AnyStep {
-  if (!StepName.safeParse(name).success) throw new TypeError(cannotName(name, 'an event', process))
+  requirePlaceName(process, name, 'an event')
   const what = `event ${name} of ${process}`
   requireMembers(options, MEMBERS, what)
   const { data = null, when, ask, choices } = options
@@ -81,17 +86,7 @@ export function requireTimeout(
   { timeoutSeconds, onTimeout = 'fail' }: WaitOptions,
   what: string,
 ): Pick<EventSettings, 'timeoutMs' | 'onTimeout'> {
-  if (
-    timeoutSeconds !== undefined &&
-    !(
-      typeof timeoutSeconds === 'number' &&
-      timeoutSeconds > 0 &&
-      timeoutSeconds <= MAX_TIMEOUT_SECONDS
-    )
-  )
-    throw new TypeError(
-      `timeoutSeconds of ${what} must be more than 0, at most ${MAX_TIMEOUT_SECONDS}`,
-    )
+  requireTime(timeoutSeconds, MAX_TIMEOUT_SECONDS, `timeoutSeconds of ${what}`)
   if (onTimeout !== 'fail' && onTimeout !== 'continue')
     throw new TypeError(`onTimeout of ${what} must be 'fail' or 'continue'`)
   if (onTimeout === 'continue' && timeoutSeconds === undefined)

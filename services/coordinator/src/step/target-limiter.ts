@@ -16,15 +16,6 @@ import type { Clock } from '@integration-host/shared/process/clock'
 import type { TargetCalls, TargetKey, TargetLimits } from '../run/target-calls.ts'
 import type { StepAbort } from './step-abort.ts'
 
-export interface TargetLimiter {
-  /** Waits until the call may be sent. Returns how the wait ended. */
-  admit(call: LimitedCall): Promise<Admission>
-  /**
-   * Starts a cool-down of a target for all replicas. A failure is ignored: the other replicas then get a 429 as well.
-   */
-  coolDown(target: TargetKey, ms: number): Promise<void>
-}
-
 export interface LimitedCall {
   readonly target: TargetKey
   readonly limits: TargetLimits
@@ -80,11 +71,13 @@ type Reservation =
   | { readonly kind: 'reserved'; readonly waitMs: number; readonly slot: string }
   | Exclude<Admission, { readonly kind: 'admitted' }>
 
+export type TargetLimiter = ReturnType<typeof createTargetLimiter>
+
 export function createTargetLimiter({
   source,
   clock,
   waitForClock = (wait) => wait,
-}: TargetLimiterDeps): TargetLimiter {
+}: TargetLimiterDeps) {
   const { now } = clock
   const queues = new Map<string, Queue>()
   /**
@@ -189,7 +182,8 @@ export function createTargetLimiter({
   }
 
   return {
-    async admit(call) {
+    /** Waits until the call may be sent. Returns how the wait ended. */
+    async admit(call: LimitedCall): Promise<Admission> {
       const { abort, limits } = call
       const queue = queueOf(call.target)
       while (!abort.areNewCallsBlocked && (await takeTurn(queue, call))) {
@@ -221,7 +215,11 @@ export function createTargetLimiter({
         ? { kind: 'aborted' }
         : { kind: 'deferred', delayMs: FULL_DELAY_MS }
     },
-    coolDown: (target, ms) => source.coolDownTarget(target, ms).catch(() => {}),
+    /**
+     * Starts a cool-down of a target for all replicas. A failure is ignored: the other replicas then get a 429 as well.
+     */
+    coolDown: (target: TargetKey, ms: number): Promise<void> =>
+      source.coolDownTarget(target, ms).catch(() => {}),
   }
 }
 

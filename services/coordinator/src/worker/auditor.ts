@@ -4,14 +4,6 @@ import type { TransactionSource } from '../run/transaction-source.ts'
 import type { PausedNames } from './gate.ts'
 import type { StepQueue } from './step-queue.ts'
 
-/** Audits the source, and detects which processes run only at other coordinators. */
-export interface Auditor {
-  /** Audits the source. The result lists a process as not loaded only if no coordinator runs the process. */
-  audit(): Promise<Audit>
-  /** Whether another coordinator ran the process at the time of the last audit. */
-  runsElsewhere(process: string): boolean
-}
-
 export interface AuditorDeps {
   readonly source: Pick<TransactionSource, 'audit'>
   readonly pauses: Pick<PauseStore, 'paused'>
@@ -27,7 +19,10 @@ export interface AuditorDeps {
 /** The time between two checks for the same missing queue, because the broker logs every such check. */
 const RECHECK_MS = 300_000
 
-export function createAuditor(deps: AuditorDeps): Auditor {
+export type Auditor = ReturnType<typeof createAuditor>
+
+/** Audits the source, and detects which processes run only at other coordinators. */
+export function createAuditor(deps: AuditorDeps) {
   const { source, pauses, queue, processes, isOnline, now } = deps
   let elsewhere: ReadonlySet<string> = new Set()
   const recheckAt = new Map<string, number>()
@@ -59,7 +54,8 @@ export function createAuditor(deps: AuditorDeps): Auditor {
   }
 
   return {
-    async audit() {
+    /** Audits the source. The result lists a process as not loaded only if no coordinator runs the process. */
+    async audit(): Promise<Audit> {
       const audit = await source.audit(processes)
       elsewhere = await runElsewhere(audit)
       const unknown = Object.entries(audit.unknownProcesses).filter(
@@ -72,6 +68,7 @@ export function createAuditor(deps: AuditorDeps): Auditor {
         violations: { ...audit.violations, unknownProcess },
       }
     },
-    runsElsewhere: (process) => elsewhere.has(process),
+    /** Whether another coordinator ran the process at the time of the last audit. */
+    runsElsewhere: (process: string): boolean => elsewhere.has(process),
   }
 }

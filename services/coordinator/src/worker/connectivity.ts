@@ -1,16 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
-/** Whether the internet is reachable, according to the probes. */
-export interface Connectivity {
-  /**
-   * Runs the probes now. Called when a call has failed, possibly because the internet is unreachable. So the result is true
-   * only if a probe that was sent after this request has succeeded.
-   */
-  readonly check: () => Promise<boolean>
-  /** Starts to run the probes at intervals. `onChange` is called with the first result and with each change. */
-  watch(onChange: (isOnline: boolean) => void): AsyncDisposable
-}
-
 export interface ConnectivityOptions {
   /**
    * The probes. Each resolves with true if its target has responded, or else with false. One response suffices to show
@@ -31,7 +20,7 @@ export interface ConnectivityOptions {
  * Checks whether the internet is reachable. It counts as unreachable when two rounds of probes in a row have failed;
  * the second round follows shortly after the first. It counts as reachable again after one successful round.
  */
-export function createConnectivity(options: ConnectivityOptions): Connectivity {
+export function createConnectivity(options: ConnectivityOptions) {
   const { probes } = options
   const { onlineIntervalMs = 5_000, offlineIntervalMs = 1_000, confirmMs = 500 } = options
   const { probeTimeoutMs = 2_000 } = options
@@ -107,8 +96,13 @@ export function createConnectivity(options: ConnectivityOptions): Connectivity {
   }
 
   return {
+    /**
+     * Runs the probes now. Called when a call has failed, possibly because the internet is unreachable. So the result is true
+     * only if a probe that was sent after this request has succeeded.
+     */
     check,
-    watch(onChange) {
+    /** Starts to run the probes at intervals. `onChange` is called with the first result and with each change. */
+    watch(onChange: (isOnline: boolean) => void): AsyncDisposable {
       listeners.add(onChange)
       const polling = poll()
       return {

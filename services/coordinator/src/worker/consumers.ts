@@ -9,20 +9,6 @@ import type { DeliveryHandler } from './handle-delivery.ts'
 import type { StepQueue } from './step-queue.ts'
 import type { Claim, QueueResult, StartOnArrival } from '../run/transaction-source.ts'
 
-/**
- * The consumers of the step queues and lanes. A business process has consumers only while its gate is open. The map `processes`
- * can change at any time: each delivery is handled with the current definition of its process.
- */
-export interface Consumers {
-  /**
-   * Starts the consumers of processes whose gate is open, and cancels all other consumers. New consumers start at once,
-   * even while cancelled consumers still have calls in flight. Resolves when the cancelled consumers have settled their
-   * deliveries.
-   */
-  reconcile(): Promise<unknown>
-  readonly isConsuming: (process: string) => boolean
-}
-
 export interface ConsumersDeps extends Pick<ArrivalsDeps, 'gate' | 'prefetch'> {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly queue: Pick<StepQueue, 'consume'>
@@ -30,7 +16,11 @@ export interface ConsumersDeps extends Pick<ArrivalsDeps, 'gate' | 'prefetch'> {
   readonly handle: DeliveryHandler
 }
 
-export function createConsumers(deps: ConsumersDeps): Consumers {
+/**
+ * The consumers of the step queues and lanes. A business process has consumers only while its gate is open. The map `processes`
+ * can change at any time: each delivery is handled with the current definition of its process.
+ */
+export function createConsumers(deps: ConsumersDeps) {
   const { processes, queue, gate, prefetch, arrivals, handle } = deps
   /** For each process that has consumers, the consumers of its steps and lanes by their names. */
   const consumers = new Map<string, ReadonlyMap<string, Consumer>>()
@@ -59,7 +49,12 @@ export function createConsumers(deps: ConsumersDeps): Consumers {
   }
 
   return {
-    reconcile() {
+    /**
+     * Starts the consumers of processes whose gate is open, and cancels all other consumers. New consumers start at once,
+     * even while cancelled consumers still have calls in flight. Resolves when the cancelled consumers have settled their
+     * deliveries.
+     */
+    reconcile(): Promise<unknown> {
       for (const process of processes.values()) {
         const { name } = process
         const before = consumers.get(name)
@@ -71,7 +66,7 @@ export function createConsumers(deps: ConsumersDeps): Consumers {
       }
       return Promise.allSettled(cancelling)
     },
-    isConsuming: (process) => consumers.has(process),
+    isConsuming: (process: string): boolean => consumers.has(process),
   }
 }
 

@@ -19,13 +19,6 @@ import { type Periodic, startPolling } from './polling.ts'
 import type { StepsInFlight } from './steps-in-flight.ts'
 import { delayMsOf, type TransitionPublisher } from './transition-publisher.ts'
 
-export interface FollowUps extends AsyncDisposable {
-  /** Must be called after each transition of a run that this replica has committed. */
-  readonly onTransition: (run: Pick<RunState, keyof RunKey | 'Status' | 'WaitingFor'>) => void
-  /** Looks at the families of a run that has begun to wait for its children. */
-  settleFamilies(run: RunKey): Promise<void>
-}
-
 export interface FollowUpDeps extends Periodic {
   readonly source: TransactionSource
   readonly publisher: Pick<TransitionPublisher, 'publishStep' | 'publishSteps'>
@@ -35,7 +28,7 @@ export interface FollowUpDeps extends Periodic {
   readonly onRecovered: (count: number) => void
 }
 
-export function startFollowUps(deps: FollowUpDeps): FollowUps {
+export function startFollowUps(deps: FollowUpDeps) {
   const { processes, log } = deps
   const inFlight = createPendingWork()
 
@@ -66,7 +59,8 @@ export function startFollowUps(deps: FollowUpDeps): FollowUps {
   const isLimited = (process: ProcessDefinition | undefined): boolean =>
     (process?.concurrency ?? null) !== null
   return {
-    onTransition(run) {
+    /** Must be called after each transition of a run that this replica has committed. */
+    onTransition: (run: Pick<RunState, keyof RunKey | 'Status' | 'WaitingFor'>): void => {
       const process = processes.get(run.Process)
       if (run.Status !== 'Running' && isLimited(process) && !isWaitingForSlot(run))
         void slots.workSoon(run)
@@ -74,8 +68,9 @@ export function startFollowUps(deps: FollowUpDeps): FollowUps {
       const isChild = run.TransactionID.includes('/') // only the id of a child contains a slash
       if (isChild || (process !== undefined && hasFamilies(process))) void families.workSoon(run)
     },
+    /** Looks at the families of a run that has begun to wait for its children. */
     settleFamilies: families.workSoon,
-    async [Symbol.asyncDispose]() {
+    async [Symbol.asyncDispose](): Promise<void> {
       await families.polling[Symbol.asyncDispose]()
       await slots.polling[Symbol.asyncDispose]()
       await inFlight.ended()

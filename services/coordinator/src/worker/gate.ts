@@ -6,30 +6,6 @@ import type { ProcessDefinition } from '../step/definition.ts'
 /** Whether a business process is paused. */
 export type PausedNames = Pick<ReadonlySet<string>, 'has'>
 
-/** Decides whether the steps of a business process may run now. */
-export interface Gate {
-  /**
-   * Whether the steps of the process may run now. No step runs while the worker shuts down or the process is paused. If
-   * the process needs the internet, no step runs while the internet is unreachable.
-   */
-  isOpen(process: ProcessDefinition): boolean
-  /** Whether at least one process needs the internet to run its steps. */
-  dependsOnInternet(): boolean
-  setOnline(isOnline: boolean): void
-  setPaused(paused: PausedNames): void
-  setPausedCompanies(realms: PausedNames): void
-  /**
-   * Returns the company of a run if it is paused, and `null` otherwise. Webhooks to other systems are delivered
-   * nevertheless.
-   */
-  pausedCompanyOf(run: Pick<Run, 'Process' | 'Realm'>): string | null
-  /**
-   * Waits for a random part of the ramp-up time when the internet becomes reachable, so that the waiting steps do not
-   * all start at once.
-   */
-  rampUp(): Promise<void>
-}
-
 export interface GateDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly now: () => number
@@ -38,7 +14,10 @@ export interface GateDeps {
   readonly rampMs: number
 }
 
-export function createGate({ processes, now, random, shutdown, rampMs }: GateDeps): Gate {
+export type Gate = ReturnType<typeof createGate>
+
+/** Decides whether the steps of a business process may run now. */
+export function createGate({ processes, now, random, shutdown, rampMs }: GateDeps) {
   const dependsOnInternet = (): boolean =>
     [...processes.values()].some(({ requireInternet }) => requireInternet)
   let isOnline: boolean | null = null
@@ -51,27 +30,40 @@ export function createGate({ processes, now, random, shutdown, rampMs }: GateDep
   let pausedCompanies: PausedNames | null = null
   let rampEndsAt = 0
   return {
+    /** Whether at least one process needs the internet to run its steps. */
     dependsOnInternet,
-    isOpen: ({ name, requireInternet }) =>
+    /**
+     * Whether the steps of the process may run now. No step runs while the worker shuts down or the process is paused. If
+     * the process needs the internet, no step runs while the internet is unreachable.
+     */
+    isOpen: ({ name, requireInternet }: ProcessDefinition): boolean =>
       !shutdown.aborted &&
       paused?.has(name) === false &&
       pausedCompanies !== null &&
       (isOnline === true || !requireInternet),
-    setOnline(online) {
+    setOnline(online: boolean): void {
       if (dependsOnInternet() && online && isOnline === false) rampEndsAt = now() + rampMs
       isOnline = online
     },
-    setPaused(names) {
+    setPaused(names: PausedNames): void {
       paused = names
     },
-    setPausedCompanies(realms) {
+    setPausedCompanies(realms: PausedNames): void {
       pausedCompanies = realms
     },
-    pausedCompanyOf: ({ Process, Realm }) =>
+    /**
+     * Returns the company of a run if it is paused, and `null` otherwise. Webhooks to other systems are delivered
+     * nevertheless.
+     */
+    pausedCompanyOf: ({ Process, Realm }: Pick<Run, 'Process' | 'Realm'>): string | null =>
       Realm !== null && Process !== WEBHOOK_PROCESS && pausedCompanies?.has(Realm) === true
         ? Realm
         : null,
-    async rampUp() {
+    /**
+     * Waits for a random part of the ramp-up time when the internet becomes reachable, so that the waiting steps do not
+     * all start at once.
+     */
+    async rampUp(): Promise<void> {
       const leftMs = rampEndsAt - now()
       if (leftMs > 0) await sleep(random() * leftMs, null, { signal: shutdown }).catch(() => {})
     },

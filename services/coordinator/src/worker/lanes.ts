@@ -22,15 +22,6 @@ import type { Clock } from '@integration-host/shared/process/clock'
 import type { Run, RunKey } from '../run/run.ts'
 import type { ProcessDefinition } from '../step/definition.ts'
 
-export interface Lanes {
-  /** Returns the lane for the next message of the run; `null` for the queue of its step. */
-  of(run: RunKey & Partial<Pick<Run, 'Realm' | 'Priority'>>): string | null
-  /** Counts a message that is published now. */
-  published(run: RunKey & Partial<Pick<Run, 'Realm'>>): void
-  /** Must be called when a message is received, or when another replica reports a transition of the run. */
-  left(run: RunKey): void
-}
-
 /** How many times more messages of the lane for high priority are processed at once. */
 export const HIGH_SHARE = 4
 
@@ -52,7 +43,9 @@ interface Company {
   changedAt: number
 }
 
-export function createLanes({ processes, prefetch, clock }: LanesDeps): Lanes {
+export type Lanes = ReturnType<typeof createLanes>
+
+export function createLanes({ processes, prefetch, clock }: LanesDeps) {
   const companies = new Map<string, Company>()
   /** The counted messages by run, oldest first. */
   const messages = new Map<string, { readonly company: Company; readonly at: number }>()
@@ -73,7 +66,12 @@ export function createLanes({ processes, prefetch, clock }: LanesDeps): Lanes {
   }
 
   return {
-    of({ Process, Realm = null, Priority }) {
+    /** Returns the lane for the next message of the run; `null` for the queue of its step. */
+    of({
+      Process,
+      Realm = null,
+      Priority,
+    }: RunKey & Partial<Pick<Run, 'Realm' | 'Priority'>>): string | null {
       const { stepNames: steps = [] } = processes.get(Process) ?? {}
       if (Priority === 'high' && hasHighLane(steps)) return HIGH_LANE
       if (Realm === null) return null
@@ -87,7 +85,8 @@ export function createLanes({ processes, prefetch, clock }: LanesDeps): Lanes {
       const lanes = busyLanesOf(steps)
       return lanes[hash(Realm) % lanes.length] ?? null
     },
-    published(run) {
+    /** Counts a message that is published now. */
+    published(run: RunKey & Partial<Pick<Run, 'Realm'>>): void {
       const { Process, Realm = null } = run
       if (Realm === null) return
       const now = clock.now()
@@ -104,7 +103,8 @@ export function createLanes({ processes, prefetch, clock }: LanesDeps): Lanes {
       company.changedAt = now
       messages.set(key, { company, at: now })
     },
-    left: (run) => remove(keyOf(run)),
+    /** Must be called when a message is received, or when another replica reports a transition of the run. */
+    left: (run: RunKey): void => remove(keyOf(run)),
   }
 }
 

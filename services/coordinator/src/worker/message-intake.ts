@@ -15,12 +15,12 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
-import type { MessageAddress } from '@integration-host/shared/messaging/message-bus'
 import type { PauseStore } from '../run/pause.ts'
 import type { PausedNames } from './gate.ts'
 import type { RunActions, QueueOutcome } from './run-actions.ts'
 import { type Periodic, startPolling } from './polling.ts'
-import { createProcessConsumers, type ProcessQueue } from './process-consumers.ts'
+import type { IntakeMessage, IntakeQueue } from './intake-queue.ts'
+import { createProcessConsumers } from './process-consumers.ts'
 import { createStartBatches, type StartRequest } from './start-batches.ts'
 import { ABORTED, type StoreRetry } from './store-retry.ts'
 
@@ -39,36 +39,6 @@ export type IntakeResult =
   /** The message was returned to the queue too many times. */
   | 'delivery_limit'
 
-export interface IntakeMessage {
-  /** How the message came to the queue. It is checked before the message is used. */
-  readonly address: MessageAddress
-  /** The message id; empty if the message has no id. */
-  readonly messageId: string
-  readonly content: Buffer
-  /** The header `traceparent`; `null` if the message has no such header. */
-  readonly traceparent: string | null
-  /** How often the broker has returned the message to the queue. */
-  readonly deliveryCount: number
-  /** How often a coordinator has published the message again. */
-  readonly renewals: number
-}
-
-/** The port to the queues of one kind (`start.<Process>` or `on.<Process>`). */
-export interface IntakeQueue<Message extends IntakeMessage> extends ProcessQueue<Message> {
-  /**
-   * Publishes a copy of the message as a new message, for which the broker counts returns from 0.
-   *
-   * @throws {IntegrationError} `broker_unavailable` if the broker has not confirmed the new message.
-   */
-  publishAgain(process: string, message: Message): Promise<void>
-  /**
-   * Dead-letters the message: publishes it to the queue of dead letters of the process.
-   *
-   * @throws {IntegrationError} `broker_unavailable` if the broker has not confirmed the dead letter.
-   */
-  deadLetter(process: string, message: Message, reason: string): Promise<void>
-}
-
 /**
  * The result of reading a message: the transaction to queue, the result with which the message is ignored (`ignored`),
  * or the reason why no run can be queued (`reason`).
@@ -80,16 +50,13 @@ export type ReadMessage<Ignored extends string> =
   /** The message is dead-lettered. The reason begins with a stable code, and contains no data of the message. */
   | { readonly reason: string }
 
-export interface MessageIntakeDeps<
-  Message extends IntakeMessage,
-  Ignored extends string,
-> extends Periodic {
+export interface MessageIntakeDeps<Ignored extends string> extends Periodic {
   /** The kind of message for log entries, for example `start message`. */
   readonly kind: string
   /** The pattern of the queue names for log entries, for example `start.*`. */
   readonly queues: string
   readonly pauses: Pick<PauseStore, 'paused'>
-  readonly queue: IntakeQueue<Message>
+  readonly queue: IntakeQueue
   readonly runActions: Pick<RunActions, 'queue'>
   /**
    * Reads a message.
@@ -99,10 +66,10 @@ export interface MessageIntakeDeps<
    */
   readonly read: (
     process: string,
-    message: Message,
+    message: IntakeMessage,
   ) => ReadMessage<Ignored> | Promise<ReadMessage<Ignored>>
   /** Returns why the message does not belong to the queue of the process; `null` if it does. */
-  readonly misaddressed?: (process: string, message: Message) => string | null
+  readonly misaddressed?: (process: string, message: IntakeMessage) => string | null
   /** Whether a transaction that already exists with other data is acknowledged as a duplicate. */
   readonly ignoresConflicts?: boolean
   /** Called before each check of which queues are to be consumed. If the call fails, no further queue is consumed. */
@@ -148,8 +115,8 @@ const RETURN_PAUSE_MS = 1_000
  */
 const RENEWED_PAUSE_MS = 200
 
-export function startMessageIntake<Message extends IntakeMessage, Ignored extends string = never>(
-  deps: MessageIntakeDeps<Message, Ignored>,
+export function startMessageIntake<Ignored extends string = never>(
+  deps: MessageIntakeDeps<Ignored>,
 ): MessageIntake {
   const { kind, pauses, queue, runActions, retryStore, log, count, holdMs = HOLD_MS } = deps
   const shutdown = new AbortController()
@@ -172,7 +139,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
 
   async function handle(
     process: string,
-    message: Message,
+    message: IntakeMessage,
     enqueue: (request: StartRequest) => Promise<QueueOutcome>,
   ): Promise<'ack' | 'requeue'> {
     // This check comes first, because a message that is published again gets the routing key of the process.
@@ -243,7 +210,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
     })
   }
 
-  const isPublishedAgain = (process: string, message: Message): Promise<boolean> =>
+  const isPublishedAgain = (process: string, message: IntakeMessage): Promise<boolean> =>
     queue.publishAgain(process, { ...message, renewals: message.renewals + 1 }).then(
       () => true,
       () => false,
@@ -267,7 +234,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
 
   async function deadLetter(
     process: string,
-    message: Message,
+    message: IntakeMessage,
     result: IntakeResult,
     reason: string,
   ): Promise<'ack' | 'requeue'> {

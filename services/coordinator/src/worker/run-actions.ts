@@ -27,76 +27,12 @@ import type { StepsInFlight } from './steps-in-flight.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
 
-/**
- * The operations that the HTTP API offers on transactions. The result of each is durable when its promise resolves.
- * Each operation with an {@link Act} is recorded in the action log, even if the source rejects it because of the state
- * of the run.
- */
-export interface RunActions {
-  /**
-   * Queues the transactions whose initial data matches the `input` of the process, and returns the results in the same
-   * order. If `by` is given, each newly queued transaction is recorded as an action.
-   */
-  queue(
-    process: string,
-    transactions: readonly QueueTransaction[],
-    by?: Actor,
-  ): Promise<readonly QueueOutcome[]>
-  replay(process: string, transactionId: string, request: ReplayRequest, act: Act): Promise<Run>
-  readonly resume: ActOnRun
-  /** Begins the undo of the latest run of a transaction. */
-  readonly undo: ActOnRun
-  readonly cancel: ActOnRun
-  /** Makes a waiting run due at once. The run may wait for its next attempt or for a credential. */
-  readonly retry: ActOnRun
-  /** Settles the doubt about the due step of a run. */
-  settle(
-    process: string,
-    transactionId: string,
-    replayId: number | null,
-    settlement: Settlement,
-    act: Act,
-  ): Promise<Run>
-  /**
-   * Sends an event to a run. Resolves with the event that the place keeps, which an earlier request may have sent.
-   *
-   * @param withData whether the response, or the error `event_already_received`, may contain the data of that event
-   * @throws {IntegrationError} `event_not_found`, `input_invalid`, `event_already_received`, `transaction_not_active`, …
-   */
-  signal(
-    process: string,
-    transactionId: string,
-    replayId: number | null,
-    place: string,
-    event: NewEvent,
-    act: Act,
-    withData: boolean,
-  ): Promise<SignalResponse>
-  setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
-  /** Makes the runs that wait for this credential due again. */
-  wake(credential: string): Promise<void>
-  /**
-   * Returns the definition of a process.
-   * @throws {IntegrationError} `process_not_found` if no process of this name is loaded.
-   */
-  process(name: string): ProcessDefinition
-  /**
-   * Resolves if a process of this name is loaded, or has runs or dead letters. If the process is not loaded, its runs
-   * can still be read and cancelled, and its dead letters can still be read and deleted.
-   *
-   * @throws {IntegrationError} `process_not_found`.
-   */
-  requireKnown(name: string): Promise<void>
-  /** Returns the steps of a process in order; an empty list if the process is not loaded. */
-  stepNames(process: string): readonly string[]
-}
-
-type ActOnRun = (
+type RunAndAct = readonly [
   process: string,
   transactionId: string,
   replayId: number | null,
   act: Act,
-) => Promise<Run>
+]
 
 /** `errors` contains the path and the violated rule of each problem in the initial data. */
 export type QueueOutcome =
@@ -184,12 +120,20 @@ function checkedTransaction(
   definition: ProcessDefinition,
   transaction: QueueTransaction,
 ): NewTransaction | { readonly errors: readonly string[] } {
+  if (definition.input === null && definition.concurrency === null) return transaction
   const accepted = acceptedKey(definition, transaction.InitialData, transaction.Realm ?? null)
   if ('problems' in accepted) return { errors: accepted.problems }
   return accepted.key === null ? transaction : { ...transaction, ConcurrencyKey: accepted.key }
 }
 
-export function createRunActions(deps: RunActionsDeps): RunActions {
+export type RunActions = ReturnType<typeof createRunActions>
+
+/**
+ * The operations that the HTTP API offers on transactions. The result of each is durable when its promise resolves.
+ * Each operation with an {@link Act} is recorded in the action log, even if the source rejects it because of the state
+ * of the run.
+ */
+export function createRunActions(deps: RunActionsDeps) {
   const { source, pauses, processes, publisher, stepsInFlight, worker } = deps
   const process = (name: string): ProcessDefinition => {
     const definition = processes.get(name)
@@ -239,7 +183,7 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
   /** Executes an action on a run, and publishes the run that it returns. */
   const actOn = async (
     kind: ActionWithoutChange['kind'],
-    [Process, TransactionID, ReplayID, act]: Parameters<ActOnRun>,
+    [Process, TransactionID, ReplayID, act]: RunAndAct,
     execute: () => Promise<Run>,
   ): Promise<Run> => {
     const run = await attempt({ kind, act, Process, TransactionID, ReplayID }, execute)
@@ -278,10 +222,29 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
     )
   }
   return {
+    /**
+     * Returns the definition of a process.
+     * @throws {IntegrationError} `process_not_found` if no process of this name is loaded.
+     */
     process,
+    /**
+     * Resolves if a process of this name is loaded, or has runs or dead letters. If the process is not loaded, its runs
+     * can still be read and cancelled, and its dead letters can still be read and deleted.
+     *
+     * @throws {IntegrationError} `process_not_found`.
+     */
     requireKnown,
-    stepNames: (name) => processes.get(name)?.stepNames ?? [],
-    async queue(name, transactions, by) {
+    /** Returns the steps of a process in order; an empty list if the process is not loaded. */
+    stepNames: (name: string): readonly string[] => processes.get(name)?.stepNames ?? [],
+    /**
+     * Queues the transactions whose initial data matches the `input` of the process, and returns the results in the same
+     * order. If `by` is given, each newly queued transaction is recorded as an action.
+     */
+    async queue(
+      name: string,
+      transactions: readonly QueueTransaction[],
+      by?: Actor,
+    ): Promise<readonly QueueOutcome[]> {
       const definition = process(name)
       requireClientData(definition)
       const checks = transactions.map((transaction) => checkedTransaction(definition, transaction))
@@ -325,7 +288,12 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
             : (next.next().value as QueueOutcome), // there is one result for each valid transaction
       )
     },
-    async replay(name, TransactionID, request, act) {
+    async replay(
+      name: string,
+      TransactionID: string,
+      request: ReplayRequest,
+      act: Act,
+    ): Promise<Run> {
       const definition = process(name)
       const { fromStep, latest: ReplayID, initialData } = request
       let concurrencyKey: string | null = null
@@ -341,32 +309,55 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
         source.replay(outlineOf(definition), TransactionID, { ...request, concurrencyKey }, act),
       )
     },
-    async resume(...run) {
+    async resume(...run: RunAndAct): Promise<Run> {
       const [name, ...rest] = run
       const outline = outlineOf(process(name))
       return actOn('resume', run, () => source.resume(outline, ...rest))
     },
-    async undo(...run) {
+    /** Begins the undo of the latest run of a transaction. */
+    async undo(...run: RunAndAct): Promise<Run> {
       process(run[0])
       return actOn('undo', run, () => source.undo(...run))
     },
-    async cancel(...run) {
+    async cancel(...run: RunAndAct): Promise<Run> {
       await requireKnown(run[0])
       const cancelled = await actOn('cancel', run, () => source.cancel(...run))
       stepsInFlight.abortCancelled(cancelled)
       return cancelled
     },
-    async retry(...run) {
+    /** Makes a waiting run due at once. The run may wait for its next attempt or for a credential. */
+    async retry(...run: RunAndAct): Promise<Run> {
       process(run[0])
       return actOn('retry', run, () => source.retry(...run))
     },
-    async settle(name, id, replayId, settlement, act) {
+    /** Settles the doubt about the due step of a run. */
+    async settle(
+      name: string,
+      id: string,
+      replayId: number | null,
+      settlement: Settlement,
+      act: Act,
+    ): Promise<Run> {
       const outline = outlineOf(process(name))
       return actOn('settle', [name, id, replayId, act], () =>
         source.settle(outline, id, replayId, settlement, act),
       )
     },
-    async signal(name, TransactionID, ReplayID, placeName, { data, eventId }, act, withData) {
+    /**
+     * Sends an event to a run. Resolves with the event that the place keeps, which an earlier request may have sent.
+     *
+     * @param withData whether the response, or the error `event_already_received`, may contain the data of that event
+     * @throws {IntegrationError} `event_not_found`, `input_invalid`, `event_already_received`, `transaction_not_active`, …
+     */
+    async signal(
+      name: string,
+      TransactionID: string,
+      ReplayID: number | null,
+      placeName: string,
+      { data, eventId }: NewEvent,
+      act: Act,
+      withData: boolean,
+    ): Promise<SignalResponse> {
       const definition = process(name)
       const events = eventPlaces(definition).filter(({ kind }) => kind === 'event')
       const place = events.find((one) => one.place === placeName)
@@ -390,11 +381,12 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
       if (signalled.hasMoved) publisher.publishSteps([signalled.run])
       return signalResponse(signalled, withData)
     },
-    async setPaused(name, isPaused, act) {
+    async setPaused(name: string, isPaused: boolean, act: Act): Promise<void> {
       await pauses.setPaused(process(name).name, isPaused, act)
       worker.setPaused(await pauses.paused())
     },
-    async wake(credential) {
+    /** Makes the runs that wait for this credential due again. */
+    async wake(credential: string): Promise<void> {
       for (;;) {
         const woken = await source.wake(credential, WAKE_BATCH)
         await Promise.all(woken.map((run) => publisher.publishStep(run)))

@@ -14,54 +14,47 @@ export interface StepInFlight {
   report?: Json
 }
 
+export type StepsInFlight = ReturnType<typeof createStepsInFlight>
+
 /**
  * The steps that this replica runs. A run has one, or two if a step that lost its lease is still running when this replica
  * claims the run again.
  */
-export interface StepsInFlight {
-  readonly leases: readonly LeaseRenewal[]
-  /** Adds a step. Returns a function that removes the step. */
-  add(step: StepInFlight): () => void
-  /** Aborts the step that has lost this lease. A step for which this replica has claimed the run again continues. */
-  abortLost(lease: Lease): void
-  /**
-   * Aborts the steps of a cancelled run that this replica runs. `Version` is the version of the run after the
-   * cancellation.
-   */
-  abortCancelled(run: RunKey & Pick<Run, 'Version'>): void
-  /** Blocks the calls that were not sent yet, either of all steps or only of the steps that need the internet. */
-  blockNewCalls(which: 'all' | 'internet'): void
-  abortAll(reason: AbortReason): void
-}
-
-export function createStepsInFlight(): StepsInFlight {
+export function createStepsInFlight() {
   const steps = new LinkedList<StepInFlight>()
   const abortIf = (isMeant: (lease: Lease) => boolean): void => {
     for (const { value } of steps) if (isMeant(value.claim.lease)) value.abort.abort('lease_lost')
   }
   return {
-    get leases() {
+    get leases(): readonly LeaseRenewal[] {
       return Array.from(steps, ({ value: { claim, report } }) =>
         report === undefined ? claim.lease : { ...claim.lease, report },
       )
     },
-    add(step) {
+    /** Adds a step. Returns a function that removes the step. */
+    add(step: StepInFlight): () => void {
       const link = steps.add(step)
       return () => void link.remove()
     },
-    abortLost(lease) {
+    /** Aborts the step that has lost this lease. A step for which this replica has claimed the run again continues. */
+    abortLost(lease: Lease): void {
       abortIf((other) => other.version === lease.version && isSameRun(other, lease))
     },
-    abortCancelled(run) {
+    /**
+     * Aborts the steps of a cancelled run that this replica runs. `Version` is the version of the run after the
+     * cancellation.
+     */
+    abortCancelled(run: RunKey & Pick<Run, 'Version'>): void {
       // The event of a cancellation may arrive late: the run may have been resumed, and this replica may have claimed
       // it again.
       abortIf((lease) => lease.version < run.Version && isSameRun(lease, run))
     },
-    blockNewCalls(which) {
+    /** Blocks the calls that were not sent yet, either of all steps or only of the steps that need the internet. */
+    blockNewCalls(which: 'all' | 'internet'): void {
       for (const { value } of steps)
         if (which === 'all' || value.needsInternet) value.abort.blockNewCalls()
     },
-    abortAll(reason) {
+    abortAll(reason: AbortReason): void {
       for (const { value } of steps) value.abort.abort(reason)
     },
   }

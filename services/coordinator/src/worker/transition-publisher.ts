@@ -13,39 +13,6 @@ import type { TransitionFeed } from '../events/transition-feed.ts'
 /** A run after a transition. Without `Realm`, its messages go to the queues of the steps. */
 export type PublishedRun = RunState & { readonly Realm?: string | null }
 
-/**
- * Publishes committed transitions. It sends a message to the queue of the step that is due, and an event to other
- * replicas, to other systems and to the clients of `GET /events`.
- */
-export interface TransitionPublisher {
-  /**
-   * Publishes the event of a transition and, if a step is due after the transition, the message of that step. Resolves
-   * when the broker has confirmed the message, or when publishing has failed. A failure is not thrown: the row is the
-   * outbox, so the sweeper publishes the message again.
-   */
-  publishStep(run: PublishedRun, delayMs?: number): Promise<void>
-  /**
-   * Publishes the event of a transition whose step waits for a cool-down, and publishes the message of the step after
-   * `delayMs`. Until then the message waits in the memory of this replica. It does not wait in the broker, because many
-   * runs may wait for one company, and each message would pass through several delay queues. If the replica dies, the
-   * sweeper publishes the message. At shutdown, `flush` publishes the waiting messages to the delay queues.
-   */
-  publishHeld(run: PublishedRun, delayMs: number): void
-  /** Publishes the events and messages of many runs in the background. `flush` waits until they are published. */
-  readonly publishSteps: (runs: readonly PublishedRun[]) => void
-  /** Resolves when the messages of this turn of the event loop are on their way to the broker. */
-  readonly written: () => Promise<void>
-  /** Publishes the message of the due step again, but no event, because the run has not changed. */
-  republishStep(run: PublishedRun): Promise<void>
-  /** Publishes the event of a transition that needs no message. */
-  publishEvent(run: RunState): void
-  /**
-   * Publishes the messages of waiting steps with their delays. Resolves when all publishing in the background has
-   * ended.
-   */
-  flush(): Promise<void>
-}
-
 export interface TransitionPublisherDeps {
   readonly queue: Pick<StepQueue, 'publish' | 'written'>
   readonly feed: Pick<TransitionFeed, 'add'>
@@ -61,7 +28,13 @@ const BATCH = 500
 /** The maximum number of messages that wait in memory: about 10 MB. Further messages wait in the delay queues. */
 const MAX_HELD = 10_000
 
-export function createTransitionPublisher(deps: TransitionPublisherDeps): TransitionPublisher {
+export type TransitionPublisher = ReturnType<typeof createTransitionPublisher>
+
+/**
+ * Publishes committed transitions. It sends a message to the queue of the step that is due, and an event to other
+ * replicas, to other systems and to the clients of `GET /events`.
+ */
+export function createTransitionPublisher(deps: TransitionPublisherDeps) {
   const { queue, feed, lanes, listeners, log, clock } = deps
   const inBackground = createPendingWork()
   /** The steps that wait for a cool-down, with the time at which their messages are published, in epoch ms. */
@@ -98,11 +71,20 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
   }
 
   return {
+    /**
+     * Publishes the event of a transition and, if a step is due after the transition, the message of that step. Resolves
+     * when the broker has confirmed the message, or when publishing has failed. A failure is not thrown: the row is the
+     * outbox, so the sweeper publishes the message again.
+     */
     publishStep,
-    written: () => queue.written(),
-    republishStep: (run) => publishMessage(run, 0),
+    /** Resolves when the messages of this turn of the event loop are on their way to the broker. */
+    written: (): Promise<void> => queue.written(),
+    /** Publishes the message of the due step again, but no event, because the run has not changed. */
+    republishStep: (run: PublishedRun): Promise<void> => publishMessage(run, 0),
+    /** Publishes the event of a transition that needs no message. */
     publishEvent,
-    publishSteps(runs) {
+    /** Publishes the events and messages of many runs in the background. `flush` waits until they are published. */
+    publishSteps: (runs: readonly PublishedRun[]): void => {
       const publishAll = async (): Promise<void> => {
         for (let start = 0; start < runs.length; start += BATCH)
           await Promise.all(
@@ -111,7 +93,13 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
       }
       void inBackground.add(publishAll())
     },
-    publishHeld(run, delayMs) {
+    /**
+     * Publishes the event of a transition whose step waits for a cool-down, and publishes the message of the step after
+     * `delayMs`. Until then the message waits in the memory of this replica. It does not wait in the broker, because many
+     * runs may wait for one company, and each message would pass through several delay queues. If the replica dies, the
+     * sweeper publishes the message. At shutdown, `flush` publishes the waiting messages to the delay queues.
+     */
+    publishHeld(run: PublishedRun, delayMs: number): void {
       publishEvent(run)
       if (held.size >= MAX_HELD) return void inBackground.add(publishMessage(run, delayMs))
       const timer = clock.setTimeout(() => {
@@ -121,7 +109,11 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
       timer.unref()
       held.set(timer, { run, at: clock.now() + delayMs })
     },
-    async flush() {
+    /**
+     * Publishes the messages of waiting steps with their delays. Resolves when all publishing in the background has
+     * ended.
+     */
+    async flush(): Promise<void> {
       for (const [timer, { run, at }] of held) {
         timer[Symbol.dispose]()
         void inBackground.add(publishMessage(run, Math.max(0, at - clock.now())))

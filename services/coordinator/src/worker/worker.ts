@@ -19,30 +19,13 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { ProcessDefinition } from '../step/definition.ts'
 import { RENEW_MS, type TransactionSource } from '../run/transaction-source.ts'
-import { type Arrivals, createArrivals, createConsumers } from './consumers.ts'
+import { createArrivals, createConsumers } from './consumers.ts'
 import { createGate, type PausedNames } from './gate.ts'
 import { createDeliveryHandler } from './handle-delivery.ts'
 import { type ClaimedStepDeps, createClaimedStepRunner } from './run-claimed-step.ts'
 import type { Lanes } from './lanes.ts'
 import type { StepQueue } from './step-queue.ts'
 import type { StepsInFlight } from './steps-in-flight.ts'
-
-export interface Worker extends AsyncDisposable {
-  /** The result of the internet probes. A process that needs the internet runs only while the internet is reachable. */
-  setOnline(isOnline: boolean): void
-  setPaused(paused: PausedNames): void
-  setPausedCompanies(realms: PausedNames): void
-  /**
-   * Starts to consume the steps of `processes` in their current state. Called after definitions were replaced or added.
-   */
-  followDefinitions(): void
-  /** Whether this replica currently consumes the steps of a process. */
-  isConsuming(process: string): boolean
-  /**
-   * Queues transactions, and starts runs on arrival (without a step message), as many as this replica has capacity for.
-   */
-  readonly queueAndStart: Arrivals['queue']
-}
 
 export interface WorkerDeps extends Omit<ClaimedStepDeps, 'gate' | 'cutOff'> {
   readonly source: TransactionSource
@@ -60,7 +43,9 @@ export interface WorkerDeps extends Omit<ClaimedStepDeps, 'gate' | 'cutOff'> {
   readonly drainMs?: number
 }
 
-export function createWorker(deps: WorkerDeps): Worker {
+export type Worker = ReturnType<typeof createWorker>
+
+export function createWorker(deps: WorkerDeps) {
   const { source, queue, processes, stepsInFlight, log, owner, clock, random, prefetch } = deps
   const { renewMs = RENEW_MS, rampMs = 2_000, drainMs = 5_000 } = deps
   const shutdown = new AbortController()
@@ -75,7 +60,8 @@ export function createWorker(deps: WorkerDeps): Worker {
   const renewal = startLeaseRenewal({ source, stepsInFlight, log, clock, renewMs })
 
   return {
-    setOnline(isOnline) {
+    /** The result of the internet probes. A process that needs the internet runs only while the internet is reachable. */
+    setOnline(isOnline: boolean): void {
       gate.setOnline(isOnline)
       if (!gate.dependsOnInternet()) return void consumers.reconcile()
       if (isOnline) {
@@ -86,19 +72,26 @@ export function createWorker(deps: WorkerDeps): Worker {
       stepsInFlight.blockNewCalls('internet')
       void consumers.reconcile().then(() => log.warn('coordinator cancellation complete'))
     },
-    setPaused(names) {
+    setPaused(names: PausedNames): void {
       gate.setPaused(names)
       void consumers.reconcile()
     },
-    setPausedCompanies(realms) {
+    setPausedCompanies(realms: PausedNames): void {
       gate.setPausedCompanies(realms)
       if (!areCompaniesKnown) void consumers.reconcile()
       areCompaniesKnown = true
     },
-    followDefinitions: () => void consumers.reconcile(),
+    /**
+     * Starts to consume the steps of `processes` in their current state. Called after definitions were replaced or added.
+     */
+    followDefinitions: (): void => void consumers.reconcile(),
+    /** Whether this replica currently consumes the steps of a process. */
     isConsuming: consumers.isConsuming,
+    /**
+     * Queues transactions, and starts runs on arrival (without a step message), as many as this replica has capacity for.
+     */
     queueAndStart: arrivals.queue,
-    async [Symbol.asyncDispose]() {
+    async [Symbol.asyncDispose](): Promise<void> {
       shutdown.abort()
       stepsInFlight.blockNewCalls('all')
       const abortSteps = setTimeout(() => stepsInFlight.abortAll('shutdown'), drainMs)
