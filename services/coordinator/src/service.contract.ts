@@ -1,10 +1,6 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import {
-  CREDENTIALS_EXCHANGE,
-  type CredentialEvent,
-} from '@integration-host/shared/contracts/credential'
 import { stepRoutingKey, STEPS_EXCHANGE } from '@integration-host/shared/contracts/topology'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { until } from '@integration-host/shared/test-support/eventually'
@@ -18,6 +14,7 @@ import {
   startFixture,
   watchEvents,
 } from '../test-support/fixture.ts'
+import { publishCredentialEvent } from '../test-support/credential-event.ts'
 import { startFakeInternet } from '../test-support/fake-internet.ts'
 import { respondWith } from '../test-support/fake-target.ts'
 import { processOf } from '../test-support/process-of.ts'
@@ -352,21 +349,7 @@ export function coordinatorContract(
           ErrorClass: 'credential_faulted',
         })
         isFaulted = false
-        const event: CredentialEvent = {
-          Name: 'ACC-42',
-          Environment: '42',
-          Expiry: new Date().toISOString(),
-          Version: 2,
-          At: new Date().toISOString(),
-        }
-        await host.bus.publish({
-          exchange: CREDENTIALS_EXCHANGE,
-          routingKey: 'credential.stored',
-          messageId: 'ACC-42/2/stored',
-          type: 'credential.stored',
-          body: event,
-          mandatory: true,
-        })
+        await publishCredentialEvent(host.bus, 'stored', { Name: 'ACC-42', Version: 2 })
         await host.reached(id, 'Completed')
         const calls = host.target.callsTo('/v3/company/42/query')
         expect(calls).toHaveLength(2)

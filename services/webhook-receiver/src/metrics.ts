@@ -1,18 +1,12 @@
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { Notification } from './delivery/notification.ts'
 
-/** The metrics of the receiver. No label contains text from a client, so each label has few values. */
-export interface ReceiverMetrics {
-  /** Counts a delivery. `outcome` is `accepted`, `body_incomplete` or a problem code. */
-  countDelivery(outcome: string): void
-  countChanges(notification: Notification): void
-}
-
-/** @param bytesInFlight - returns the bytes of all bodies in flight */
-export function createReceiverMetrics(
-  metrics: Metrics,
-  bytesInFlight: () => number,
-): ReceiverMetrics {
+/**
+ * The metrics of the receiver. No label contains text from a client, so each label has few values.
+ *
+ * @param bytesInFlight - returns the bytes of all bodies in flight
+ */
+export function createReceiverMetrics(metrics: Metrics, bytesInFlight: () => number) {
   const deliveries = metrics.counter(
     'webhook_deliveries_total',
     'Webhook deliveries of the provider by outcome: accepted, body_incomplete, or the code of the problem',
@@ -36,8 +30,9 @@ export function createReceiverMetrics(
   last.set(0)
   metrics.beforeEach(() => bytes.set(bytesInFlight()))
   return {
-    countDelivery: (outcome) => deliveries.inc({ outcome }),
-    countChanges({ format, events, ignored: changes }) {
+    /** Counts a delivery. `outcome` is `accepted`, `body_incomplete` or a problem code. */
+    countDelivery: (outcome: string) => deliveries.inc({ outcome }),
+    countChanges({ format, events, ignored: changes }: Notification): void {
       last.set(Date.now() / 1_000)
       for (const { Entity, Operation } of events)
         published.inc({ format, entity: Entity, operation: Operation })

@@ -1,12 +1,7 @@
 import { onQueue } from '@integration-host/shared/contracts/provider-event'
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import {
-  type Backends,
-  type Fixture,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { describe, expect, it } from 'vitest'
+import { type Fixture, onBackends } from '../../test-support/fixture.ts'
 import { changeWaitsContract } from './change-waits.contract.ts'
 import {
   changeEvent,
@@ -33,26 +28,23 @@ const update = changeEvent({ EntityId: 'update' })
 const deletion = changeEvent({ EntityId: 'delete', Operation: 'delete' })
 
 describe('the bindings of the queue on.<Process>', () => {
-  let backends: Backends
-  const opened: Fixture[] = []
-  beforeEach(async () => {
-    backends = await openBackends('real', { Sale: ['sell'], Refund: ['refund'] })
-  })
-  afterEach(async () => {
-    for (const host of opened.splice(0).toReversed()) await host[Symbol.asyncDispose]()
-    await backends[Symbol.asyncDispose]()
-  })
+  const opened = onBackends('real', { Sale: ['sell'], Refund: ['refund'] })
   const start = async (definition: ProcessDefinition): Promise<Fixture> => {
-    const host = await startFixture(backends, { processes: [definition] })
-    opened.push(host)
+    const host = await opened.start({ processes: [definition] })
     await eventually(async () =>
       expect((await host.bus.depth(onQueue(definition.name)))?.consumers).toBeGreaterThan(0),
     )
     return host
   }
-  const stop = async (host: Fixture): Promise<void> => {
-    opened.splice(opened.indexOf(host), 1)
-    await host[Symbol.asyncDispose]()
+  const stop = async (host: Fixture): Promise<void> => host[Symbol.asyncDispose]()
+  /** Makes it look as if the last replica with the definition `sale` had ended an hour ago. */
+  const endSales = async (): Promise<void> => {
+    await stop(await start(sale))
+    const { database } = opened.backends()
+    if (database === null) throw new Error('no database')
+    await database.sql`
+      update "Order_Installation" set "Value" = "Value" || jsonb_build_object('intuit.Invoice.create', now() - interval '1 hour')
+      where "Name" = 'on:Sale'`
   }
 
   it('while replicas run two versions of a definition, the queue has the bindings of both versions', async () => {
@@ -71,11 +63,7 @@ describe('the bindings of the queue on.<Process>', () => {
   })
 
   it('after an outage, the change feed still reads changes to which only replicas with another definition subscribed', async () => {
-    await stop(await start(sale))
-    if (backends.database === null) throw new Error('no database')
-    await backends.database.sql`
-      update "Order_Installation" set "Value" = "Value" || jsonb_build_object('intuit.Invoice.create', now() - interval '1 hour')
-      where "Name" = 'on:Sale'`
+    await endSales()
     const host = await start(newer)
     expect(await createSubscriptions(host.source).wantedChanges()).toContain(
       'intuit.Invoice.create',
@@ -83,11 +71,7 @@ describe('the bindings of the queue on.<Process>', () => {
   })
 
   it('a binding to which no replica has subscribed for a while is removed', async () => {
-    await stop(await start(sale))
-    if (backends.database === null) throw new Error('no database')
-    await backends.database.sql`
-      update "Order_Installation" set "Value" = "Value" || jsonb_build_object('intuit.Invoice.create', now() - interval '1 hour')
-      where "Name" = 'on:Sale'`
+    await endSales()
     const host = await start(newer)
     await eventually(() =>
       expect(publishEvent(host, create)).rejects.toMatchObject({ code: 'broker_unavailable' }),

@@ -1,5 +1,6 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { beforeEach, describe, expect, it } from 'vitest'
 import {
   bearer,
@@ -7,13 +8,10 @@ import {
   type FixtureOptions,
   onBackends,
 } from '../../test-support/fixture.ts'
+import { publishCredentialEvent } from '../../test-support/credential-event.ts'
 import { defineProcess } from '../step/define-process.ts'
 import type { ActionPage } from '@integration-host/shared/contracts/operations'
 import { PausedCompanies } from '@integration-host/shared/contracts/company'
-import {
-  type CredentialEvent,
-  CREDENTIALS_EXCHANGE,
-} from '@integration-host/shared/contracts/credential'
 
 const keys = [
   {
@@ -82,11 +80,7 @@ export function companyPausesContract(kind: 'embedded' | 'real'): void {
     }
     const withKey = (id: string | undefined) => (id === undefined ? {} : bearer(id))
     const post = (host: Fixture, path: string, body: object = {}, key?: string) =>
-      host.call(path, {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json', ...withKey(key) },
-        body: JSON.stringify(body),
-      })
+      host.call(path, postJson(body, withKey(key)))
     const pause = (host: Fixture, realm = '42', key?: string) =>
       post(host, `/realms/${realm}/pause`, { Reason: 'month end' }, key)
     const resume = (host: Fixture, realm = '42', key?: string) =>
@@ -235,20 +229,7 @@ export function companyPausesContract(kind: 'embedded' | 'real'): void {
         }),
       )
       isFaulted = false
-      await host.bus.publish({
-        exchange: CREDENTIALS_EXCHANGE,
-        routingKey: 'credential.stored',
-        messageId: 'ACC-42/2/stored',
-        type: 'credential.stored',
-        body: {
-          Name: 'ACC-42',
-          Environment: '42',
-          Expiry: new Date().toISOString(),
-          Version: 2,
-          At: new Date().toISOString(),
-        } satisfies CredentialEvent,
-        mandatory: true,
-      })
+      await publishCredentialEvent(host.bus, 'stored', { Name: 'ACC-42', Version: 2 })
       await eventually(async () =>
         expect(await runOf(host, 'Credit', 'c')).toMatchObject({ Status: 'Undone' }),
       )

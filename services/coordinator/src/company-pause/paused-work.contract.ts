@@ -2,6 +2,7 @@ import { DecisionLink } from '@integration-host/shared/contracts/decision'
 import { changesQueue } from '@integration-host/shared/contracts/provider-event'
 import { START_EXCHANGE } from '@integration-host/shared/contracts/topology'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import {
   createWebhooksFile,
   startWebhookReceiver,
@@ -63,11 +64,7 @@ export function pausedWorkContract(kind: 'embedded' | 'real'): void {
       return host
     }
     const post = async (host: Fixture, path: string, body: object = {}): Promise<unknown> => {
-      const response = await host.call(path, {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify(body),
-      })
+      const response = await host.call(path, postJson(body))
       expect(response.status, await response.clone().text()).toBeLessThan(300)
       return response.json()
     }

@@ -1,4 +1,5 @@
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { describe, expect, it } from 'vitest'
 import { type FakeBooks, fakeBooks } from '../../test-support/fake-books.ts'
 import { respondWith } from '../../test-support/fake-target.ts'
@@ -318,11 +319,8 @@ export function entriesContract(kind: 'embedded' | 'real'): void {
       const foreign = { ...takeBack, Filter: { realm: ['42'] } }
       expect(await statusOf('/operations', 'reader', { ...takeBack, Filter: {} })).toBe(403)
       expect(await statusOf('/operations', 'operator', foreign)).toBe(403)
-      const response = await host.call('/operations', {
-        method: 'POST',
-        headers: { ...bearer('operator'), 'Content-Type': 'application/json' },
-        body: JSON.stringify({ ...takeBack, Ids: ['A-1', 'A-2'] }),
-      })
+      const both = { ...takeBack, Ids: ['A-1', 'A-2'] }
+      const response = await host.call('/operations', postJson(both, bearer('operator')))
       expect(response.status).toBe(202)
       const { ID } = (await response.json()) as { ID: string }
       const objects = await eventually(async () => {

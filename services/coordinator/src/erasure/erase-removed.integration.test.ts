@@ -2,53 +2,26 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ActionPage } from '@integration-host/shared/contracts/operations'
-import {
-  type CredentialEvent,
-  CREDENTIALS_EXCHANGE,
-  credentialMessageId,
-} from '@integration-host/shared/contracts/credential'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import {
-  type Backends,
-  type Fixture,
-  openBackends,
-  startFixture,
-} from '../../test-support/fixture.ts'
+import { describe, expect, it } from 'vitest'
+import { publishCredentialEvent } from '../../test-support/credential-event.ts'
+import { type Fixture, onBackends } from '../../test-support/fixture.ts'
 import { createChangeCursors } from '../change-feed/change-cursors.ts'
 
 const transactions = '/processes/OrderProcess/transactions'
 
 describe('the removal of a credential', () => {
-  let backends: Backends
-  beforeEach(async () => {
-    backends = await openBackends('real')
-  })
-  afterEach(() => backends[Symbol.asyncDispose]())
+  const opened = onBackends('real')
 
-  const removed = (bus: MessageBus, realm: string, erase?: boolean): Promise<void> => {
-    const at = new Date().toISOString()
-    const name = `ACC-${realm}`
-    const body: CredentialEvent = {
-      Name: name,
-      Environment: realm,
-      Expiry: at,
+  const removed = (bus: MessageBus, realm: string, erase?: boolean): Promise<void> =>
+    publishCredentialEvent(bus, 'removed', {
+      Name: `ACC-${realm}`,
       Version: 1,
-      At: at,
       revoked: true,
       ...(erase !== undefined && { erase }),
-    }
-    return bus.publish({
-      exchange: CREDENTIALS_EXCHANGE,
-      routingKey: 'credential.removed',
-      messageId: credentialMessageId(body, 'removed'),
-      type: 'credential.removed',
-      body,
-      mandatory: true,
     })
-  }
   /**
    * Queues runs and ends them at once: the runs do not start, because their process is paused, and are then cancelled.
    */
@@ -63,13 +36,13 @@ describe('the removal of a credential', () => {
     (await host.run(id)).InitialData === null
 
   it('the event of a removed credential can request that the ended runs of the company and their files are erased', async () => {
-    await using host = await startFixture(backends)
+    await using host = await opened.start()
     await cancelled(host, '1', 'e1')
     await cancelled(host, '2', 'e2')
     await cancelled(host, '3', 'e3')
     for (const realm of ['1', '2']) await createChangeCursors(host.source).beginCursor(realm)
     await host.queue('e4', 'data of e4', '1')
-    const folder = join(backends.dataDir, 'OrderCSV')
+    const folder = join(opened.backends().dataDir, 'OrderCSV')
     await mkdir(folder)
     const file = join(folder, 'Order_e1.0.csv')
     await writeFile(file, 'data of e1')
@@ -99,15 +72,15 @@ describe('the removal of a credential', () => {
 
   it('a coordinator processes a removal of a credential that was published before the coordinator started', async () => {
     {
-      await using host = await startFixture(backends)
+      await using host = await opened.start()
       await cancelled(host, '1', 'e1')
     }
     {
-      await using bus = await backends.openBus()
+      await using bus = await opened.backends().openBus()
       await bus.ready()
       await removed(bus, '1', true)
     }
-    await using host = await startFixture(backends)
+    await using host = await opened.start()
     await until(() => isErased(host, 'e1'))
   })
 
@@ -116,14 +89,14 @@ describe('the removal of a credential', () => {
       throw new IntegrationError('store_unavailable', 'a test')
     }
     {
-      await using host = await startFixture(backends, {
+      await using host = await opened.start({
         wrapSource: (source) => ({ ...source, erase: failing }),
       })
       await cancelled(host, '1', 'e1')
       await removed(host.bus, '1', true)
     }
     let calls = 0
-    await using host = await startFixture(backends, {
+    await using host = await opened.start({
       wrapSource: (source) => ({
         ...source,
         erase: (...args) => ((calls += 1) <= 2 ? failing() : source.erase(...args)),

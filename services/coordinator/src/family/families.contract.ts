@@ -1,4 +1,5 @@
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { type Fixture, onBackends } from '../../test-support/fixture.ts'
@@ -122,12 +123,7 @@ export function familiesContract(kind: 'embedded' | 'real'): void {
       },
       { processes: [order, slow, batch, wrong, named, line] },
     )
-    const post = (host: Fixture, path: string, body: object = {}) =>
-      host.call(path, {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify(body),
-      })
+    const post = (host: Fixture, path: string, body: object = {}) => host.call(path, postJson(body))
     const pathOf = (id: string, process = 'Order', rest = '') =>
       `/processes/${process}/transactions/${encodeURIComponent(id)}${rest}`
     const queue = async (host: Fixture, id: string, InitialData: unknown, process = 'Order') => {

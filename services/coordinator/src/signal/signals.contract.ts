@@ -1,4 +1,5 @@
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { postJson } from '@integration-host/shared/test-support/post-json'
 import { SignalResponse } from '@integration-host/shared/contracts/run'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
@@ -37,14 +38,10 @@ export function signalsContract(kind: 'embedded' | 'real'): void {
       { processes: [payBill, remind, expire], keys },
     )
     const signal = (host: Fixture, id: string, body: object, key?: string, name = 'approved') =>
-      host.call(`/processes/PayBill/transactions/${id}/events/${name}`, {
-        method: 'POST',
-        headers: {
-          'Content-Type': 'application/json',
-          ...(key !== undefined && bearer(key)),
-        },
-        body: JSON.stringify(body),
-      })
+      host.call(
+        `/processes/PayBill/transactions/${id}/events/${name}`,
+        postJson(body, key === undefined ? {} : bearer(key)),
+      )
     const codeOf = async (response: Promise<Response>): Promise<string> => {
       const problem = (await (await response).json()) as { code: string }
       return problem.code
@@ -104,15 +101,14 @@ export function signalsContract(kind: 'embedded' | 'real'): void {
 
     /** Queues a run that does not start during the test. */
     const queueLater = (host: Fixture, id: string) =>
-      host.call('/processes/PayBill/transactions', {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify({
+      host.call(
+        '/processes/PayBill/transactions',
+        postJson({
           TransactionID: id,
           InitialData: { amount: 5 },
           NotBefore: new Date(Date.now() + 3_600_000).toISOString(),
         }),
-      })
+      )
 
     it('of two events before the place, the second one is rejected and shown the first one', async () => {
       const host = await start()

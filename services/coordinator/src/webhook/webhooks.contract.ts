@@ -1,9 +1,6 @@
-import {
-  type CredentialEvent,
-  type CredentialEventKind,
-  credentialMessageId,
-  credentialRoutingKey,
-  CREDENTIALS_EXCHANGE,
+import type {
+  CredentialEvent,
+  CredentialEventKind,
 } from '@integration-host/shared/contracts/credential'
 import { until } from '@integration-host/shared/test-support/eventually'
 import {
@@ -19,6 +16,7 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
+import { publishCredentialEvent } from '../../test-support/credential-event.ts'
 import { processOf } from '../../test-support/process-of.ts'
 import type { Step } from '../step/step.ts'
 
@@ -83,20 +81,8 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       event: Pick<CredentialEvent, 'Name' | 'Version'> & Partial<CredentialEvent>,
       eventKind: CredentialEventKind = 'stored',
     ) => {
-      const body: CredentialEvent = {
-        Environment: event.Name.slice(4),
-        Expiry: '2027-01-01T00:00:00.000Z',
-        At: new Date(Date.now() + (clock += 1)).toISOString(),
-        ...event,
-      }
-      return bus.publish({
-        exchange: CREDENTIALS_EXCHANGE,
-        routingKey: credentialRoutingKey(eventKind),
-        messageId: credentialMessageId(body, eventKind),
-        type: credentialRoutingKey(eventKind),
-        body,
-        mandatory: true,
-      })
+      const At = new Date(Date.now() + (clock += 1)).toISOString()
+      return publishCredentialEvent(bus, eventKind, { At, ...event })
     }
     const types = ({ delivered }: Receiver) => delivered.map(({ type }) => type)
     const runsOf = async (host: Fixture, status?: string) => {

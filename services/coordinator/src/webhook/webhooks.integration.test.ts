@@ -1,9 +1,3 @@
-import {
-  type CredentialEvent,
-  credentialMessageId,
-  credentialRoutingKey,
-  CREDENTIALS_EXCHANGE,
-} from '@integration-host/shared/contracts/credential'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { until } from '@integration-host/shared/test-support/eventually'
 import {
@@ -12,6 +6,7 @@ import {
   type WebhookReceiver,
 } from '@integration-host/shared/test-support/webhook-receiver'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { publishCredentialEvent } from '../../test-support/credential-event.ts'
 import { type Backends, openBackends, startFixture } from '../../test-support/fixture.ts'
 import { webhooksContract } from './webhooks.contract.ts'
 
@@ -32,22 +27,9 @@ describe('webhooks of credential events on RabbitMQ', () => {
   async function publish(bus: MessageBus, after: number, count: number): Promise<void> {
     for (let Version = after + 1; Version <= after + count; Version += 1)
       for (const company of companies) {
-        const event: CredentialEvent = {
-          Name: `ACC-${company}`,
-          Environment: company,
-          Expiry: '2027-01-01T00:00:00.000Z',
-          Version,
-          // The times differ, because the clocks of two replicas of token-service may differ.
-          At: new Date(Date.now() + (Version % 2) * 5_000).toISOString(),
-        }
-        await bus.publish({
-          exchange: CREDENTIALS_EXCHANGE,
-          routingKey: credentialRoutingKey('stored'),
-          messageId: credentialMessageId(event, 'stored'),
-          type: credentialRoutingKey('stored'),
-          body: event,
-          mandatory: true,
-        })
+        // The times differ, because the clocks of two replicas of token-service may differ.
+        const At = new Date(Date.now() + (Version % 2) * 5_000).toISOString()
+        await publishCredentialEvent(bus, 'stored', { Name: `ACC-${company}`, Version, At })
       }
   }
   const versionsOf = ({ received }: WebhookReceiver, company: string) =>
