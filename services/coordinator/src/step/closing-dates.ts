@@ -7,8 +7,8 @@
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { readWaitingFor } from '@integration-host/shared/contracts/run'
 import { asObject, parseJson } from '@integration-host/shared/json'
-import { installation } from '../records/installation.ts'
-import { changeRow } from '../records/records.ts'
+import { installationValues } from '../records/installation.ts'
+import { iso } from '../records/records.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import { CLOSED, judgeCall } from './judge-call.ts'
 import type { StepOutcome } from '../run/progress.ts'
@@ -25,38 +25,29 @@ interface ClosingDate {
 
 export type ClosingDates = ReturnType<typeof createClosingDates>
 
-const CLOSING_DATES = installation<ClosingDate>('closing-date:')
 const DAY_MS = 86_400_000
 /** The time limit of the call. The run waits for an operator in any case, so its step should not wait for long. */
 const TIMEOUT_MS = 10_000
 
 export function createClosingDates(source: Pick<TransactionSource, 'records'>) {
-  const records = source.records(CLOSING_DATES)
-  const nameOf = (realm: string): string => `closing-date:${realm}`
-  const keep = (realm: string, of: (known: ClosingDate | null, now: number) => ClosingDate) =>
-    changeRow(records, [nameOf(realm)], (row, now) => {
-      const Value = of(row?.Value ?? null, now)
-      return Value === row?.Value ? row : { Name: nameOf(realm), Value }
-    })
+  const dates = installationValues<ClosingDate>(source, 'closing-date:')
   return {
     /** Returns the closing date of a company; `null` if it is not known. `read` is called at most once a day. */
     async of(realm: string, read: () => Promise<string | null>): Promise<string | null> {
       let isDue = false
       // The time is stored before the call, so that of several replicas only one reads.
-      const row = await keep(realm, (known, now) => {
-        isDue = known === null || now - Date.parse(known.ReadAt) >= DAY_MS
-        return isDue || known === null
-          ? { Date: known?.Date ?? null, ReadAt: new Date(now).toISOString() }
-          : known
+      const known = await dates.change(realm, (before, now) => {
+        isDue = before === undefined || now - Date.parse(before.ReadAt) >= DAY_MS
+        return isDue ? { Date: before?.Date ?? null, ReadAt: iso(now) } : before
       })
-      if (!isDue) return row?.Value.Date ?? null
+      if (!isDue) return known?.Date ?? null
       const date = await read()
-      await keep(realm, (_, now) => ({ Date: date, ReadAt: new Date(now).toISOString() }))
+      await dates.change(realm, (_, now) => ({ Date: date, ReadAt: iso(now) }))
       return date
     },
     /** Forgets the closing date of a company that was removed. */
     async forget(realm: string): Promise<void> {
-      await changeRow(records, [nameOf(realm)], () => undefined)
+      await dates.change(realm, () => undefined)
     },
   }
 }
