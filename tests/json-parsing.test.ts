@@ -39,7 +39,7 @@ const parsesOwnText: ReadonlySet<string> = new Set([
   'services/token-service/src/adapters/file/rescue-folder.ts',
   'services/token-service/src/adapters/redis/authorization-store.ts',
   'services/token-service/src/adapters/redis/outbox.ts',
-  'services/token-service/src/authorization/sealed-request.ts',
+  'services/token-service/src/authorization/authorization-request.ts',
   'services/token-service/src/credential/credential-record.ts',
 ])
 

@@ -5,9 +5,8 @@
 import type { TokenSource } from '@integration-host/accounting-gateway/access-token'
 import {
   type CredentialSummary,
-  expiryNotice,
   type ExpiryNoticeDays,
-  grantLimits,
+  grantTimes,
   refreshDueAt,
 } from '@integration-host/token-service/credential'
 import type { ConnectedCompanies } from '@integration-host/coordinator/connected-companies'
@@ -73,20 +72,17 @@ export function createCustody({ sandbox, clock, publish }: CustodyDeps) {
       credentials.set(realm, { ...known, isFaulted: true })
       throw faulted(realm)
     }
-    const limits = grantLimits(response, startedAt, intuit.grant.idleLimitDays * DAY_MS)
+    const times = grantTimes(response, startedAt, intuit.grant.idleLimitDays * DAY_MS)
     const before = kind === 'stored' ? null : (known?.summary.expiryNoticeDays ?? null)
-    const notice = expiryNotice(limits.hardExpiresAt, startedAt)
+    const notice = times.expiryNoticeDays
     const summary: CredentialSummary = {
-      ...limits,
+      ...times,
       label: null,
       tags: {},
       company: null,
       name: credentialName(realm),
       environment: realm,
-      expiresAt: startedAt + response.lifetimeSeconds * 1_000,
-      refreshedAt: startedAt,
       version: (known?.summary.version ?? 0) + 1,
-      expiryNoticeDays: notice,
       fault: null,
       attempts: 0,
       nextTryAt: null,

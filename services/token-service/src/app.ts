@@ -1,38 +1,19 @@
 import type { Hono } from 'hono'
 import type { Health } from '@integration-host/shared/observability/health'
-import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
-import { auditRoutes, type AuditRoutesDeps } from './routes/audit.ts'
-import { authorizationRoutes, type AuthorizationRoutesDeps } from './routes/authorization.ts'
-import { connectRoutes, type ConnectRoutesDeps } from './routes/connect.ts'
-import { connectLinkRoutes, type ConnectLinkRoutesDeps } from './routes/connect-links.ts'
-import { custodyRoutes, type CustodyRoutesDeps, MAX_IMPORT_BYTES } from './routes/custody.ts'
-import {
-  credentialListRoutes,
-  type CredentialListRoutesDeps,
-  SUMMARY_PATH,
-} from './routes/credential-lists.ts'
-import { keyLinkRoutes } from './routes/key-links.ts'
-import { reconnectRoutes, type ReconnectRoutesDeps } from './routes/reconnect.ts'
-import { credentialRoutes, type CredentialRoutesDeps } from './routes/credentials.ts'
-import { grantRoutes, type GrantRoutesDeps, MAX_GRANTS_BYTES } from './routes/grants.ts'
+import { auditRoutes } from './routes/audit.ts'
+import { authorizationRoutes } from './routes/authorization.ts'
+import { connectRoutes, reconnectRoutes } from './routes/connect.ts'
+import { connectLinkRoutes, keyLinkRoutes } from './routes/connect-links.ts'
+import { custodyRoutes, MAX_IMPORT_BYTES } from './routes/custody.ts'
+import { credentialListRoutes, SUMMARY_PATH } from './routes/credential-lists.ts'
+import { credentialRoutes } from './routes/credentials.ts'
+import { grantRoutes, MAX_GRANTS_BYTES } from './routes/grants.ts'
+import type { RouteDeps } from './routes/route-deps.ts'
 
-export interface AppDeps
-  extends
-    AuthorizationRoutesDeps,
-    ConnectRoutesDeps,
-    ConnectLinkRoutesDeps,
-    CredentialListRoutesDeps,
-    ReconnectRoutesDeps,
-    CredentialRoutesDeps,
-    CustodyRoutesDeps,
-    GrantRoutesDeps,
-    AuditRoutesDeps {
-  /** The routes of browsers need different parts of it. */
-  readonly authorization: AuthorizationRoutesDeps['authorization']
-  readonly logger: Logger
+export interface AppDeps extends RouteDeps {
   readonly health: Health
   readonly metrics: Metrics
   readonly keys: AccessKeys

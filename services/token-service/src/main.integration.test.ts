@@ -4,8 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, createServer } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { connect } from 'amqplib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'

@@ -1,25 +1,15 @@
 /** The metrics that only this service has. The metrics that every service has are in shared/http/service-app.ts. */
 import { type KeyRing, watchDecryptionFailures } from '@integration-host/shared/secrets/envelope'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
-import type { CredentialStore } from './credential/credential-store.ts'
+import type { CustodyDeps } from './credential/custody-deps.ts'
 import type { RestorationReport } from './credential/recent-pairs.ts'
 import type { RefreshReport } from './credential/refresh.ts'
-
-export interface TokenServiceMetrics {
-  countRefresh(report: RefreshReport): void
-  countRestoration(report: RestorationReport): void
-  countRejectedIdToken(): void
-  /** Records the duration of a token request. `durationMs` is in milliseconds, and the metric is in seconds. */
-  observeProviderRequest(call: string, outcome: string, durationMs: number): void
-  setClientRejected(isRejected: boolean): void
-  readonly isClientRejected: () => boolean
-}
 
 export function createTokenServiceMetrics(
   metrics: Metrics,
   /** If `byRealm` is true, the metric of refreshes has the label `realm`, and therefore one time series per company. */
   { byRealm }: { readonly byRealm: boolean },
-): TokenServiceMetrics {
+) {
   const refreshes = metrics.counter(
     'credential_refreshes_total',
     'Refreshes by outcome (refreshed, failed, superseded, rotation_rescued, rotation_dropped) and, of those that failed, class',
@@ -43,25 +33,21 @@ export function createTokenServiceMetrics(
     'provider_client_refused',
     '1 while the provider rejects the client credentials',
   )
-  let isRejectedNow = false
   return {
-    countRefresh(report) {
+    countRefresh(report: RefreshReport): void {
       refreshes.inc({
         ...refreshLabels(report),
         ...(byRealm && { realm: report.name.slice('ACC-'.length) }),
       })
     },
-    countRestoration({ source, outcome }) {
+    countRestoration({ source, outcome }: RestorationReport): void {
       if (outcome === 'restored') restored.inc({ source })
     },
-    countRejectedIdToken: () => rejectedIdTokens.inc(),
-    observeProviderRequest: (call, outcome, durationMs) =>
+    countRejectedIdToken: (): void => rejectedIdTokens.inc(),
+    /** Records the duration of a token request. `durationMs` is in milliseconds, and the metric is in seconds. */
+    observeProviderRequest: (call: string, outcome: string, durationMs: number): void =>
       latency.observe({ call, outcome }, durationMs / 1_000),
-    setClientRejected(isRejected) {
-      isRejectedNow = isRejected
-      clientRejected.set(isRejected ? 1 : 0)
-    },
-    isClientRejected: () => isRejectedNow,
+    setClientRejected: (isRejected: boolean): void => clientRejected.set(isRejected ? 1 : 0),
   }
 }
 
@@ -84,13 +70,10 @@ const COUNT_INTERVAL_MS = 10_000
  */
 export function watchCredentials(
   metrics: Metrics,
-  deps: {
-    readonly store: Pick<CredentialStore, 'counts'>
+  deps: Pick<CustodyDeps, 'store' | 'now' | 'onError'> & {
     /** Returns the number of rotated token pairs in this process that the store has not accepted yet. */
     readonly uncommittedCount: () => number
     readonly isClientRejected: () => boolean
-    readonly now: () => number
-    readonly onError: (error: unknown) => void
   },
 ): Disposable {
   const { store, uncommittedCount, isClientRejected, now, onError } = deps

@@ -5,7 +5,6 @@
 import { changeRecord, expiringIn } from '@integration-host/shared/test-support/change-record'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { gzipSync } from 'node:zlib'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Scripted, startScriptedProvider } from '../test-support/scripted-provider.ts'
 import {
@@ -26,7 +25,6 @@ const grant = {
   refresh_token: 'rt-x',
 }
 const text = JSON.stringify(grant)
-const tooLarge = 'no response (the response is too large)'
 const page = '<!doctype html><title>Sign in</title>'
 
 interface Row {
@@ -40,25 +38,21 @@ interface Row {
   readonly isTerminal?: boolean
 }
 
+const BAD_RESPONSE = 'provider_bad_response'
+const UNAVAILABLE = 'provider_unavailable'
+
 /** A test case without a usable response. A refresh is then retried once, and a code exchange twice. */
-const unusable = (what: string, answer: Scripted, body: string | RegExp): Row => ({
+const unusable = (what: string, answer: Scripted, code: string, body: string | RegExp): Row => ({
   what,
   answer,
   calls: { refresh: 2, exchange: 3 },
-  fault: {
-    code: (answer.status ?? 200) === 200 && isWhole(answer) ? BAD_RESPONSE : UNAVAILABLE,
-    body,
-  },
+  fault: { code, body },
 })
 /** A test case whose response may have held new tokens. The refresh token is then not sent again at once. */
 const unread = (...input: Parameters<typeof unusable>): Row => ({
   ...unusable(...input),
   calls: { refresh: 1, exchange: 3 },
 })
-const BAD_RESPONSE = 'provider_bad_response'
-const UNAVAILABLE = 'provider_unavailable'
-const isWhole = ({ cuts, headers, body = '' }: Scripted): boolean =>
-  cuts === undefined && headers?.['Content-Encoding'] === undefined && body.length <= 65_536
 /** A test case in which the provider rejects the request. The request is then not retried. */
 const final = (what: string, answer: Scripted, code: string, body: string): Row => ({
   what,
@@ -68,37 +62,23 @@ const final = (what: string, answer: Scripted, code: string, body: string): Row 
   isTerminal: code === 'used_elsewhere',
 })
 
+/** One test case for each outcome of a token request and each fault; provider.test.ts has the forms of a response. */
 const rows: readonly Row[] = [
+  unusable('a login page with status 200', { body: page }, BAD_RESPONSE, page),
+  unusable('a reset before the response', { cuts: 'before' }, UNAVAILABLE, /^no response \(/),
+  unusable('status 500', { status: 500, body: 'boom' }, UNAVAILABLE, 'boom'),
   unusable(
-    'a login page with status 200',
-    { body: page, headers: { 'Content-Type': 'text/html' } },
-    page,
+    'a redirect with tokens in its body',
+    { status: 302, body: text, headers: { Location: 'http://127.0.0.1:1/' } },
+    UNAVAILABLE,
+    '{"access_token":"[redacted]","token_type":"bearer","expires_in":3600,"refresh_token":"[redacted]"}',
   ),
-  unusable('XML with status 200', { body: '<Fault type="SERVICE"/>' }, '<Fault type="SERVICE"/>'),
-  unusable('an empty body with status 200', { body: '' }, ''),
-  unusable('null with status 200', { body: 'null' }, 'null'),
-  unread(
-    'JSON truncated within a token',
-    { body: text.slice(0, 20) },
-    '{"access_token":"[redacted]',
-  ),
-  unusable('a connection reset before the response', { cuts: 'before' }, /^no response \(/),
-  unread('a connection reset within the response', { cuts: 'within' }, /^no response \(/),
+  unread('a reset within the response', { cuts: 'within' }, UNAVAILABLE, /^no response \(/),
   unread(
     'no access token',
     { body: JSON.stringify({ ...grant, access_token: undefined }) },
+    BAD_RESPONSE,
     '{"token_type":"bearer","expires_in":3600,"refresh_token":"[redacted]"}',
-  ),
-  unread(
-    'an empty access token',
-    { body: JSON.stringify({ ...grant, access_token: '' }) },
-    '{"access_token":"[redacted]","token_type":"bearer","expires_in":3600,"refresh_token":"[redacted]"}',
-  ),
-  final(
-    'the error invalid_grant with status 200',
-    { body: '{"error":"invalid_grant"}' },
-    'used_elsewhere',
-    '{"error":"invalid_grant"}',
   ),
   final(
     'the error invalid_grant',
@@ -112,34 +92,12 @@ const rows: readonly Row[] = [
     'provider_rejected',
     '{"error":"unauthorized_client"}',
   ),
-  final(
-    'an XML fault with status 400',
-    { status: 400, body: '<Fault type="AUTHENTICATION"/>' },
-    'provider_rejected',
-    '<Fault type="AUTHENTICATION"/>',
-  ),
   {
     what: 'status 429',
     answer: { status: 429, body: 'slow', headers: { 'Retry-After': '30' } },
     calls: { refresh: 1, exchange: 1 },
     fault: { code: UNAVAILABLE, body: 'slow' },
   },
-  unusable('status 500', { status: 500, body: 'boom' }, 'boom'),
-  unusable('status 502 with an HTML page', { status: 502, body: page }, page),
-  unusable(
-    'a redirect with tokens in its body',
-    { status: 302, body: text, headers: { Location: 'http://127.0.0.1:1/' } },
-    '{"access_token":"[redacted]","token_type":"bearer","expires_in":3600,"refresh_token":"[redacted]"}',
-  ),
-  unread('a body of 10 MB', { body: `${page}${' '.repeat(10_000_000)}` }, tooLarge),
-  unread(
-    'a gzip bomb',
-    { body: gzipSync(Buffer.alloc(20_000_000)), headers: { 'Content-Encoding': 'gzip' } },
-    tooLarge,
-  ),
-  unread('60,000 unclosed arrays', { body: '['.repeat(60_000) }, /^\[{1000}…$/),
-  unusable('a body in UTF-16', { body: Buffer.from('null', 'utf16le') }, 'null'),
-  unusable('a byte order mark before null', { body: '\ufeffnull' }, 'null'),
 ]
 
 /** Starts a new fake provider, and a service on Redis that uses this provider. */
@@ -213,20 +171,13 @@ describe('a refresh that gets an unusual response from the token endpoint', () =
     },
   )
 
-  it.each([
-    ['absent', undefined, 3_000],
-    ['-1', -1, 3_000],
-    ['a numeric string', '1800', 1_800],
-    ['not a number', 'soon', 3_000],
-    ['1e12', 1e12, 86_400],
-  ])('a refresh stores a valid expiry if expires_in is %s', async (_, expiresIn, seconds) => {
+  it('the expiry of a refreshed token is counted from the start of the request', async () => {
     const { provider, service } = harness
-    provider.script({ members: { expires_in: expiresIn } })
+    provider.script({ members: { expires_in: '1800' } })
     const startedAt = Date.now()
     const { status, body } = await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
     expect([status, body['Version']]).toEqual([200, 2])
-    const expiry = Date.parse(String(body['Expiry'])) - seconds * 1_000
-    // The token lifetime is counted from the start of the request.
+    const expiry = Date.parse(String(body['Expiry'])) - 1_800_000
     expect(expiry).toBeGreaterThanOrEqual(startedAt)
     expect(expiry).toBeLessThanOrEqual(Date.now())
     expect(harness.askedFor('refresh_token')).toBe(1)

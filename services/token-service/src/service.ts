@@ -19,20 +19,18 @@ import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
 import { tracedPort } from '@integration-host/shared/observability/telemetry'
 import { createMemoryAuthorizationStore } from './adapters/memory/authorization-store.ts'
-import { createMemoryConnectLinkStore } from './adapters/memory/connect-link-store.ts'
+import { createMemoryConnectLinkStore } from './adapters/file/connect-link-store.ts'
 import { createCompanyNameReader } from './adapters/accounting/company-name.ts'
 import { watchDiscovery } from './adapters/openid/discovery.ts'
 import { createOpenIdProvider } from './adapters/openid/provider.ts'
 import { relayCredentialEvents } from './adapters/message-bus/credential-events.ts'
 import { createApp } from './app.ts'
-import { createAuthorization } from './authorization/authorization-request.ts'
+import { createAuthorization, createRequestSeal } from './authorization/authorization-request.ts'
 import type { AuthorizationStore } from './authorization/authorization-store.ts'
-import { createCallbackHandler } from './authorization/callback.ts'
+import { createCallbackHandler, createExchangeAdmission } from './authorization/callback.ts'
 import { createCodeExchanges } from './authorization/code-exchange.ts'
 import type { ConnectLinkStore } from './authorization/connect-link-store.ts'
 import { createConnectLinks } from './authorization/connect-links.ts'
-import { createExchangeAdmission } from './authorization/exchange-admission.ts'
-import { createRequestSeal } from './authorization/sealed-request.ts'
 import { forwardAudit, type SendAudit } from './audit-forwarding/forward-audit.ts'
 import { toStdout, toSyslog, toWebhook } from './adapters/audit-sinks/sinks.ts'
 import type { TokenServiceConfig } from './config.ts'
@@ -46,23 +44,22 @@ import {
   type RefreshTiming,
   refreshTiming,
 } from './credential/refresh.ts'
-import { createActionQuota } from './credential/action-quota.ts'
 import { createCompanyNames } from './credential/company-names.ts'
 import { createAuditCounter } from './credential/audit-counter.ts'
+import { createActionQuota } from './credential/audit-retention.ts'
+import type { CustodyDeps } from './credential/custody-deps.ts'
 import { startIndexUpkeep } from './credential/index-upkeep.ts'
 import { createDisconnectHints } from './credential/disconnect-hints.ts'
 import { createKeyRotation } from './credential/key-rotation.ts'
 import { createRecentPairs, type RestorationReport } from './credential/recent-pairs.ts'
-import { createLabelling } from './credential/labelling.ts'
-import { noLabels } from './credential/labels.ts'
+import { createLabelling, noLabels } from './credential/labels.ts'
 import { createRemoval } from './credential/removal.ts'
 import type { KeptPair, RescueFolder } from './credential/restoration.ts'
-import { startSchedule } from './credential/schedule.ts'
+import { startSchedule } from './credential/refresh-schedule.ts'
 import { createTransfers } from './credential/transfer.ts'
 import { createTokenServiceMetrics, watchCredentials } from './metrics.ts'
 import { breakOnRejectedClient } from './provider/client-breaker.ts'
-import { createPages } from './routes/browser-page.ts'
-import { createConnectedCompany } from './routes/browser-session.ts'
+import { createBrowser } from './routes/browser.ts'
 
 export interface TokenServiceAdapters {
   readonly logger: Logger
@@ -102,19 +99,23 @@ export async function startTokenService(
   const metrics = adapters.metrics ?? createMetrics('token-service')
   const counted = createTokenServiceMetrics(metrics, { byRealm: config.METRICS_BY_REALM })
 
-  const owner = randomUUID()
-  const now = Date.now
-  const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
-    delay(ms, undefined, signal === undefined ? {} : { signal }).catch(() => {})
-  const refreshAheadMs = config.REFRESH_AHEAD_SECONDS * 1_000
   const profile = config.PROVIDER_PROFILE
   const requestsIdToken = config.SCOPE.split(' ').includes('openid')
-  const idleLimitMs = (config.IDLE_LIMIT_DAYS ?? profile.grant.idleLimitDays) * 86_400_000
-  // Every error is logged here, except an unavailable store, which the health check of the store logs once.
-  const onError = (error: unknown): void => {
-    if (hasCode(error, 'store_unavailable') || hasCode(error, 'shutting_down')) return
-    logger.error({ err: error }, 'background task of token-service failed')
+  const common: Omit<CustodyDeps, 'store'> = {
+    owner: randomUUID(),
+    refreshAheadMs: config.REFRESH_AHEAD_SECONDS * 1_000,
+    idleLimitMs: (config.IDLE_LIMIT_DAYS ?? profile.grant.idleLimitDays) * 86_400_000,
+    now: Date.now,
+    sleep: (ms, signal) =>
+      delay(ms, undefined, signal === undefined ? {} : { signal }).catch(() => {}),
+    notifyOutbox: () => events.wake(),
+    // Every error is logged here, except an unavailable store, which the health check of the store logs once.
+    onError(error) {
+      if (hasCode(error, 'store_unavailable') || hasCode(error, 'shutting_down')) return
+      logger.error({ err: error }, 'background task of token-service failed')
+    },
   }
+  const { now } = common
 
   const proxyFor = chooseProxy(config)
   logForwardProxies(config, logger)
@@ -150,8 +151,7 @@ export async function startTokenService(
       now,
       deadlineMs: PROVIDER_DEADLINE_MS,
       proxyFor,
-      observe: (call, outcome, durationMs) =>
-        counted.observeProviderRequest(call, outcome, durationMs),
+      observe: counted.observeProviderRequest,
       onIdTokenRejected: (member) => {
         counted.countRejectedIdToken()
         logger.warn(
@@ -175,39 +175,32 @@ export async function startTokenService(
       },
     },
   )
-  const events = opened.use(
-    relayCredentialEvents({ bus, store: adapters.store, owner, sleep, onError }),
-  )
+  const events = opened.use(relayCredentialEvents({ ...common, bus, store: adapters.store }))
   const send = auditReceiver(config, proxyFor)
   if (config.AUDIT_TO !== undefined && send !== null)
     opened.use(
       forwardAudit({
+        ...common,
         store: adapters.store,
         sink: config.AUDIT_TO,
         send,
-        owner,
         dependency: health.dependency('audit-sink', 'optional'),
         logger,
         metrics,
-        sleep,
       }),
     )
-  const notifyOutbox = (): void => events.wake()
   const recentPairs =
     connection &&
     opened.use(
       createRecentPairs({
+        ...common,
         store: adapters.store,
         connection,
         rescue,
-        owner,
-        sleep,
-        notifyOutbox,
         report(report) {
           counted.countRestoration(report)
           logRestoration(logger, report)
         },
-        onError,
       }),
     )
   // The token pairs that earlier processes left in RESCUE_DIR are read before any refresh can start. The refresh of a
@@ -221,18 +214,19 @@ export async function startTokenService(
   })
   const pairStore = recentPairs?.store ?? adapters.store
   const companyNames =
-    readName && opened.use(createCompanyNames({ store: pairStore, read: readName, now, onError }))
+    readName && opened.use(createCompanyNames({ ...common, store: pairStore, read: readName }))
   const store = companyNames?.store ?? pairStore
-  const rescuePair = async (pair: KeptPair): Promise<boolean> =>
-    (await recentPairs?.rescue(pair)) ?? false
+  const custody: CustodyDeps = { ...common, store }
+  const refreshing = {
+    provider,
+    heldBackMs: provider.heldBackMs,
+    rescue: async (pair: KeptPair): Promise<boolean> => (await recentPairs?.rescue(pair)) ?? false,
+    ...(adapters.failpoint !== undefined && { failpoint: adapters.failpoint }),
+  }
   const refreshRoutine = opened.use(
     createRefreshRoutine({
-      store,
-      provider,
-      heldBackMs: provider.heldBackMs,
-      owner,
-      refreshAheadMs,
-      idleLimitMs,
+      ...custody,
+      ...refreshing,
       timing: {
         ...refreshTiming,
         graceMs: profile.grant.previousTokenGraceMs,
@@ -240,11 +234,7 @@ export async function startTokenService(
         ...adapters.timing,
       },
       concurrency: MAX_REFRESHES,
-      now,
       random: Math.random,
-      sleep,
-      notifyOutbox,
-      rescue: rescuePair,
       storeChangedAt: () => connection?.serverChangedAt() ?? null,
       report(report) {
         counted.countRefresh(report)
@@ -256,31 +246,18 @@ export async function startTokenService(
           { name, wasSent, traceId, ...(status === null ? { reason: body } : { status }) },
           'a refresh got no usable response from the token endpoint',
         ),
-      onError,
-      ...(adapters.failpoint !== undefined && { failpoint: adapters.failpoint }),
     }),
   )
   const routine = tracedPort(refreshRoutine, { refresh: { name: 'refresh', kind: 'internal' } })
-  const auditCounter = opened.use(createAuditCounter({ store, now, notifyOutbox }))
-  const accessTokens = createAccessTokens({
-    store,
-    routine,
-    refreshAheadMs,
-    auditCounter,
-    isClientRejected: provider.isClientRejected,
-    now,
-  })
+  const auditCounter = opened.use(createAuditCounter(custody))
+  const { isClientRejected } = provider
+  const accessTokens = createAccessTokens({ ...custody, routine, auditCounter, isClientRejected })
   const exchanges = opened.use(
     createCodeExchanges({
+      ...custody,
       authorizations,
       provider,
-      store,
       auditCounter,
-      refreshAheadMs,
-      idleLimitMs,
-      now,
-      sleep,
-      notifyOutbox,
       report: (report) =>
         logger[report.oddities === undefined ? 'info' : 'warn'](report, 'code exchange ended'),
     }),
@@ -307,33 +284,18 @@ export async function startTokenService(
   })
   const disconnectHints = opened.use(
     createDisconnectHints({
-      store,
+      ...custody,
       routine,
       admit: (name, intervalMs) => authorizations.admitHint(name, intervalMs),
-      now: () => performance.now(),
-      onError,
     }),
   )
   const redirectUri = new URL(config.REDIRECT)
   const shutdown = new AbortController()
-  const leaseDeps = {
-    store,
-    owner,
-    leaseMs: refreshTiming.leaseMs,
-    waitTimeoutMs: refreshTiming.leaseMs,
-    now,
-    sleep,
-    notifyOutbox,
-  }
   const adoptions = opened.use(
     createAdoptions({
-      ...leaseDeps,
-      provider,
-      heldBackMs: provider.heldBackMs,
-      refreshAheadMs,
-      idleLimitMs,
+      ...custody,
+      ...refreshing,
       timing: { ...refreshTiming, ...adapters.timing },
-      rescue: rescuePair,
       report(report) {
         const { name, outcome, traceId } = report
         if (outcome === 'rotation_rescued' || outcome === 'rotation_dropped') {
@@ -345,12 +307,10 @@ export async function startTokenService(
           logger[level](report, 'import of an existing grant ended')
         }
       },
-      onError,
-      ...(adapters.failpoint !== undefined && { failpoint: adapters.failpoint }),
     }),
   )
   const lookups = createCredentialLookups(store)
-  const pages = createPages(config)
+  const { CREDENTIAL_KEYS: credentialKeys } = config
   const app = createApp({
     logger,
     health,
@@ -368,44 +328,32 @@ export async function startTokenService(
       auditCounter,
       nameOf: lookups.nameOf,
       now,
-      sleep,
+      sleep: common.sleep,
     }),
     isAuthorizeOpen: config.AUTHORIZE === 'open',
     connectLinks,
     links,
     disconnectHints,
     ...lookups,
-    pages,
-    connectedCompany: createConnectedCompany(config.CREDENTIAL_KEYS, redirectUri, now),
+    browser: createBrowser({ product: config, keys: credentialKeys, redirectUri, now }),
     nameSettled: async (name) => companyNames?.settled(name, NAME_WAIT_MS),
     redirectUri,
     networkOf: peerNetworks(config.TRUSTED_PROXIES),
     store,
-    lists: store,
     accessTokens,
-    refreshAheadMs,
-    actionQuota: createActionQuota({ store, now }),
+    refreshAheadMs: common.refreshAheadMs,
+    takeActions: createActionQuota(store, now),
     changeLabels: createLabelling({ store, auditCounter }),
-    remove: createRemoval({ ...leaseDeps, provider }),
-    transfers: createTransfers({ ...leaseDeps, routine, refreshAheadMs }),
+    remove: createRemoval({ ...custody, provider }),
+    transfers: createTransfers({ ...custody, routine }),
     adoptions,
-    rotateKeys: createKeyRotation({
-      store,
-      activeKeyId: config.CREDENTIAL_KEYS.activeKeyId,
-      now,
-      notifyOutbox,
-    }),
-    auditLog: store,
-    keyCheck: store,
+    rotateKeys: createKeyRotation({ ...custody, activeKeyId: credentialKeys.activeKeyId }),
     shutdown: shutdown.signal,
   })
-  opened.use(
-    startSchedule({ store, routine, now, sleep, concurrency: MAX_SCHEDULED_REFRESHES, onError }),
-  )
-  opened.use(startIndexUpkeep({ store, sleep, onError }))
+  opened.use(startSchedule({ ...custody, routine, concurrency: MAX_SCHEDULED_REFRESHES }))
+  opened.use(startIndexUpkeep(custody))
   const uncommittedCount = (): number => refreshRoutine.uncommittedCount()
-  const { isClientRejected } = counted
-  opened.use(watchCredentials(metrics, { store, uncommittedCount, isClientRejected, now, onError }))
+  opened.use(watchCredentials(metrics, { ...custody, uncommittedCount, isClientRejected }))
 
   const server = opened.use(
     await listen(honoListener(app), { host: config.HOST, port: config.PORT, metrics }),

@@ -1,13 +1,11 @@
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import {
-  dropKeys,
-  openTestRedis,
   type ServiceOptions,
   startTestService,
   type TestRedis,
   type TestService,
   testKeys,
-  usable,
+  useTestRedis,
 } from './service-fixture.ts'
 
 /** A token service and the Redis store that it uses. */
@@ -27,10 +25,7 @@ export async function startInstallation(
     Partial<ServiceOptions> & { readonly prefix?: string },
 ): Promise<Installation> {
   const { keys = testKeys(), prefix, ...rest } = options
-  const redis = await openTestRedis({ keys, ...(prefix !== undefined && { prefix }) })
-  cleanup.defer(() => dropKeys(redis.prefix))
-  cleanup.use(redis)
-  await usable(redis)
+  const redis = await useTestRedis(cleanup, { keys, ...(prefix !== undefined && { prefix }) })
   const { store, authorizations } = redis
   const service = cleanup.use(await startTestService({ store, authorizations, keys, ...rest }))
   return { redis, service, keys }

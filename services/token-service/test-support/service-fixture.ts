@@ -14,19 +14,12 @@ import { createInProcessBus } from '@integration-host/shared/messaging/in-proces
 import { createLogger, type Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
-import { connectRedis } from '@integration-host/shared/redis/connection'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { createFileCredentialStore } from '../src/adapters/file/credential-store.ts'
-import { createRedisAuthorizationStore } from '../src/adapters/redis/authorization-store.ts'
-import { createRedisConnectLinkStore } from '../src/adapters/redis/connect-link-store.ts'
-import { createRedisCredentialStore } from '../src/adapters/redis/credential-store.ts'
-import { watchKeys } from '../src/adapters/redis/key-check-value.ts'
-import { createReplicatedWrites } from '../src/adapters/redis/replicated-writes.ts'
-import { watchServer } from '../src/adapters/redis/server-watch.ts'
-import { watchWrites } from '../src/adapters/redis/write-check.ts'
 import type { AuthorizationStore } from '../src/authorization/authorization-store.ts'
 import type { ConnectLinkStore } from '../src/authorization/connect-link-store.ts'
+import { openRedisStores } from '../src/backends.ts'
 import { readEmbeddedConfig } from '../src/config.ts'
 import type { CredentialStore, StoreConnection } from '../src/credential/credential-store.ts'
 import type { Failpoint, RefreshTiming } from '../src/credential/refresh.ts'
@@ -39,14 +32,9 @@ export const silent: Logger = createLogger('test', 'silent')
 export const testKeys = (): KeyRing => parseKeyRing(generateKeyRing())
 
 /** The Redis adapters with a random key prefix; {@link dropKeys} deletes the keys with that prefix. */
-export interface TestRedis extends AsyncDisposable {
+export type TestRedis = ReturnType<typeof openRedisStores> & {
   readonly prefix: string
-  readonly redis: Redis
   readonly health: Health
-  readonly store: CredentialStore
-  readonly connection: StoreConnection
-  readonly authorizations: AuthorizationStore
-  readonly links: ConnectLinkStore
 }
 
 export async function openTestRedis(options: {
@@ -59,43 +47,13 @@ export async function openTestRedis(options: {
 }): Promise<TestRedis> {
   const { keys, prefix = `test-${randomBytes(5).toString('hex')}:`, logger = silent } = options
   const health = createHealth(logger)
-  await using opened = new AsyncDisposableStack()
-  const connect = (dependency: string) =>
-    connectRedis(new Secret(options.url ?? process.env['TEST_REDIS_URL'] ?? ''), {
-      name: 'token-service-test',
-      dependency: health.dependency(dependency),
-      keyPrefix: prefix,
-    })
-  const { redis } = opened.use(connect('redis'))
-  const writes = opened.use(
-    createReplicatedWrites({
-      redis,
-      setting: options.replicas ?? 0,
-      connect: () => connect('redis-replicated'),
-    }),
-  )
-  const check = opened.use(
-    watchKeys({ redis, keys, dependency: health.dependency('credential-keys'), logger }),
-  )
-  opened.use(watchWrites(redis, writes, health.dependency('redis-writes')))
-  const connection = opened.use(watchServer({ redis, writes, logger }))
-  const open = opened.move()
-  return {
-    prefix,
-    redis,
-    health,
-    store: createRedisCredentialStore({
-      redis,
-      writes,
-      keys,
-      ensureUsable: check.ensureUsable,
-      auditEntries: 1_000,
-    }),
-    authorizations: createRedisAuthorizationStore({ redis, ensureUsable: check.ensureUsable }),
-    links: createRedisConnectLinkStore({ redis, ensureUsable: check.ensureUsable }),
-    connection,
-    [Symbol.asyncDispose]: () => open.disposeAsync(),
+  const config = {
+    REDIS_URL: new Secret(options.url ?? process.env['TEST_REDIS_URL'] ?? ''),
+    REDIS_KEY_PREFIX: prefix,
+    REDIS_REPLICAS: options.replicas ?? 0,
+    AUDIT_ENTRIES: 1_000,
   }
+  return { prefix, health, ...openRedisStores(config, { keys, health, logger }) }
 }
 
 /** Resolves when every dependency in the health report is up. */

@@ -19,6 +19,7 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import { backoffMs } from '@integration-host/shared/process/clock'
 import type { CredentialStore } from '../credential/credential-store.ts'
+import type { CustodyDeps } from '../credential/custody-deps.ts'
 
 /** The names of the sinks, in `AUDIT_TO` and in the store. */
 export const auditSinks = ['stdout', 'syslog', 'webhook'] as const
@@ -29,19 +30,16 @@ export const auditSinks = ['stdout', 'syslog', 'webhook'] as const
  */
 export type SendAudit = (entries: readonly AuditEntry[], deadline: AbortSignal) => Promise<void>
 
-export interface AuditForwardingDeps {
+export interface AuditForwardingDeps extends Pick<CustodyDeps, 'owner' | 'sleep'> {
   readonly store: Pick<
     CredentialStore,
     'readAudit' | 'claimAuditSink' | 'advanceAuditSink' | 'releaseAuditSink'
   >
   readonly sink: (typeof auditSinks)[number]
   readonly send: SendAudit
-  /** Identifies this process as the holder of the lease. */
-  readonly owner: string
   readonly dependency: Dependency
   readonly logger: Logger
   readonly metrics: Metrics
-  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
 }
 
 const BATCH = 200

@@ -3,12 +3,11 @@ import { randomBytes } from 'node:crypto'
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { isLoopback } from '@integration-host/shared/http/origin-guard'
+import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { givenLabels, type LabelsChange } from '../credential/labels.ts'
 import type { Provider } from '../provider/provider.ts'
-import type { AuthorizationStore } from './authorization-store.ts'
-import { digest } from './digest.ts'
-import type { AuthorizationRequest, RequestSeal } from './sealed-request.ts'
+import { type AuthorizationStore, digest } from './authorization-store.ts'
 
 /** How long a state is valid, in milliseconds. */
 export const AUTHORIZATION_TTL_MS = 10 * 60_000
@@ -50,6 +49,37 @@ export type Decision =
   | { readonly kind: 'other_company'; readonly expected: string; readonly chosen: string }
   | { readonly kind: 'denied' }
 
+export interface AuthorizationRequest {
+  /** The time in epoch milliseconds after which the state is rejected. */
+  readonly expiresAt: number
+  readonly nonce: string
+  /** The PKCE code verifier; `null` if the provider does not support the challenge method S256. */
+  readonly codeVerifier: string | null
+  /**
+   * The company that must be reconnected; `null` if any company may be connected. The callback must name this company.
+   */
+  readonly realm: string | null
+  readonly returnTo: string | null
+  /**
+   * Digest of the cookie of the browser that started the authorization; `null` if a holder of a service key started it.
+   */
+  readonly browser: string | null
+  /**
+   * Whether the request has a label or tags. A label and tags may be too long for a URL, so the authorization store
+   * keeps them instead of the state.
+   */
+  readonly hasLabels: boolean
+  /** Whether a visitor of the Reconnect URL started the authorization. Such a visitor has neither a key nor a link. */
+  readonly isByVisitor: boolean
+  /** The id of the connect link that started the authorization; `null` if no link did. */
+  readonly linkId: string | null
+  /**
+   * The id of the key that started the authorization, or that made the connect link; `null` if no key of the key file
+   * did. The authorization ends with this key.
+   */
+  readonly keyId: string | null
+}
+
 export interface AuthorizationDeps {
   readonly seal: RequestSeal
   readonly provider: Pick<Provider, 'authorizationUrl' | 'issuer' | 'usesPkce'>
@@ -67,52 +97,23 @@ export interface AuthorizationDeps {
   readonly now: () => number
 }
 
-export interface Authorization {
-  /**
-   * Starts an authorization.
-   *
-   * The state contains the whole request except `label` and `tags`, which are stored until the state expires, unless
-   * they are those of the connect link `linkId`, which is stored already. When the
-   * company's credential is stored, the label and the tags are stored with the credential. If `label` is absent or
-   * empty, the credential keeps its stored label. The same applies to `tags`. Only holders of a service key may set
-   * label and tags.
-   *
-   * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `provider_unavailable` if the discovery
-   * document or the signing keys have not been fetched yet; `store_unavailable`, `quota_exceeded` or `busy` if the label
-   * or the tags cannot be stored.
-   */
-  start(
-    wanted: {
-      readonly returnTo: string | null
-      readonly realm: string | null
-      readonly browser: string | null
-      /** Whether a visitor of the Reconnect URL starts the authorization; false by default. */
-      readonly isByVisitor?: boolean
-      /** The id of the connect link that starts the authorization; `null` by default. */
-      readonly linkId?: string | null
-      /** The key with which the authorization ends (`Caller.shareOf`); `null` by default. */
-      readonly keyId?: string | null
-    } & LabelsChange,
-  ): Promise<StartedAuthorization>
-  /**
-   * Returns the authorization request that a callback belongs to.
-   *
-   * @throws {IntegrationError} `authorization_invalid`: the state is forged or expired, another browser started the
-   * authorization, or the key that started it has ended.
-   */
-  requestOf(callback: Pick<Callback, 'state' | 'browser'>): AuthorizationRequest
-  /**
-   * Compares a callback with its authorization request, and resolves with the decision of the company's owner.
-   *
-   * @throws {IntegrationError} `authorization_invalid` if the callback comes from another provider or is incomplete;
-   * `provider_unavailable` if the issuer is not known yet.
-   */
-  decisionOf(callback: Callback, request: AuthorizationRequest): Promise<Decision>
-}
+export type Authorization = ReturnType<typeof createAuthorization>
 
-export function createAuthorization(deps: AuthorizationDeps): Authorization {
+export function createAuthorization(deps: AuthorizationDeps) {
   const { seal, provider, authorizations, now } = deps
   return {
+    /**
+     * Starts an authorization.
+     *
+     * The state contains the whole request except `label` and `tags`, which are stored until the state expires, unless
+     * they are those of the connect link `linkId`, which is stored already. When the company's credential is stored, the
+     * label and the tags are stored with the credential. If `label` is absent or empty, the credential keeps its stored
+     * label. The same applies to `tags`. Only holders of a service key may set label and tags.
+     *
+     * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `provider_unavailable` if the discovery
+     * document or the signing keys have not been fetched yet; `store_unavailable`, `quota_exceeded` or `busy` if the
+     * label or the tags cannot be stored.
+     */
     async start({
       returnTo,
       realm,
@@ -121,7 +122,12 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
       linkId = null,
       keyId = null,
       ...wanted
-    }) {
+    }: LabelsChange &
+      Pick<AuthorizationRequest, 'returnTo' | 'realm'> &
+      Partial<Pick<AuthorizationRequest, 'isByVisitor' | 'linkId' | 'keyId'>> & {
+        /** The cookie of the browser; `null` if a holder of a service key starts the authorization. */
+        readonly browser: string | null
+      }): Promise<StartedAuthorization> {
       requireReturnable(returnTo, deps.returnToOrigins)
       const labels = givenLabels(wanted)
       const request: AuthorizationRequest = {
@@ -155,7 +161,13 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
       return { url, state, expiresAt }
     },
 
-    requestOf({ state, browser }) {
+    /**
+     * Returns the authorization request that a callback belongs to.
+     *
+     * @throws {IntegrationError} `authorization_invalid`: the state is forged or expired, another browser started the
+     * authorization, or the key that started it has ended.
+     */
+    requestOf({ state, browser }: Pick<Callback, 'state' | 'browser'>): AuthorizationRequest {
       const request = seal.open(state)
       if (request === null) throw invalid('the state is not one that this service issued')
       if (request.expiresAt <= now()) throw invalid('the state has expired')
@@ -166,7 +178,16 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
       return request
     },
 
-    async decisionOf({ code, realm, error, issuer }, request) {
+    /**
+     * Compares a callback with its authorization request, and resolves with the decision of the company's owner.
+     *
+     * @throws {IntegrationError} `authorization_invalid` if the callback comes from another provider or is incomplete;
+     * `provider_unavailable` if the issuer is not known yet.
+     */
+    async decisionOf(
+      { code, realm, error, issuer }: Callback,
+      request: AuthorizationRequest,
+    ): Promise<Decision> {
       const { identifier, isAlwaysSent } = await provider.issuer()
       const isForeign = issuer === null ? isAlwaysSent : issuer !== identifier
       if (isForeign) throw invalid('the response comes from another provider') // RFC 9207 §2.4
@@ -233,3 +254,81 @@ function isReturnable(returnTo: string, origins: readonly string[] | null): bool
   if (origins !== null) return origins.includes(origin)
   return protocol === 'http:' && isLoopback(hostname)
 }
+
+const PURPOSE = 'integration-host authorization request'
+const PLACE = { name: 'authorization', field: 'state', version: 1 }
+
+export type RequestSeal = ReturnType<typeof createRequestSeal>
+
+/**
+ * Returns the functions that encrypt an authorization request into its own `state` parameter (RFC 6749 §4.1.1), so that
+ * the service stores nothing when an authorization starts. Any client can start authorizations, because no key is
+ * required. If each authorization request were stored, a client could fill the store. See docs/adr/0018.
+ *
+ * The state is an envelope `1.<key id>.<nonce>.<ciphertext and tag>` (AES-256-GCM) with a key that is derived from
+ * CREDENTIAL_KEYS. Each replica can decrypt the state, even after a key rotation as long as the key ring contains the
+ * old key. A state has about 150 to 1,150 characters, depending on `returnTo`.
+ */
+export function createRequestSeal(credentialKeys: KeyRing) {
+  const keys = credentialKeys.derive(PURPOSE)
+  return {
+    // The request is encoded as an array, because the member names of an object would lengthen each URL by about 100
+    // characters.
+    seal(request: AuthorizationRequest): string {
+      const members: Members = [
+        request.expiresAt,
+        request.nonce,
+        request.codeVerifier,
+        request.realm,
+        request.returnTo,
+        request.browser,
+        request.hasLabels ? 1 : 0,
+        request.isByVisitor ? 1 : 0,
+        request.linkId,
+      ]
+      if (request.keyId !== null) members[9] = request.keyId
+      return keys.seal(JSON.stringify(members), PLACE)
+    },
+    /** Returns the request in a state; `null` if the state was not sealed by this service or was changed. */
+    open(state: string): AuthorizationRequest | null {
+      try {
+        const members = JSON.parse(keys.open(state, PLACE)) as Members
+        const [expiresAt, nonce, codeVerifier, realm, returnTo, browser, labels, open, link, key] =
+          members
+        return {
+          expiresAt,
+          nonce,
+          codeVerifier,
+          realm,
+          returnTo,
+          browser,
+          hasLabels: labels === 1,
+          isByVisitor: open === 1,
+          linkId: link ?? null,
+          keyId: key ?? null,
+        }
+      } catch (error) {
+        if (error instanceof DecryptionError) return null
+        throw error
+      }
+    },
+  }
+}
+
+/**
+ * The members of a decrypted state. They need no validation, because the authentication tag proves that this service
+ * wrote them.
+ */
+type Members = [
+  expiresAt: number,
+  nonce: string,
+  codeVerifier: string | null,
+  realm: string | null,
+  returnTo: string | null,
+  browser: string | null,
+  /** A state from an earlier release lacks the members from `hasLabels` on. */
+  hasLabels?: 0 | 1,
+  isByVisitor?: 0 | 1,
+  linkId?: string | null,
+  keyId?: string | null,
+]

@@ -1,10 +1,11 @@
 /**
  * The port to the short-lived records of authorizations: used `state` values, labels and code claims. A claim gives one
- * replica the right to exchange a code. States and codes are stored as digests.
+ * replica the right to exchange a code. States and codes are stored as digests ({@link digest}).
  *
  * Every adapter passes the same contract suite. All methods throw `IntegrationError` `store_unavailable` if the store
  * cannot be used.
  */
+import { createHash } from 'node:crypto'
 import type { PlaceLimits } from '@integration-host/shared/access/caller'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { type ErrorCode, IntegrationError, quotaExceeded } from '@integration-host/shared/errors'
@@ -78,3 +79,10 @@ export interface CodeClaim {
 export type ExchangeResult =
   | { readonly kind: 'stored'; readonly credential: CredentialView }
   | { readonly kind: 'failed'; readonly code: ErrorCode; readonly detail: string }
+
+/**
+ * Returns the SHA-256 of a state, a code or a cookie. The store keeps only digests, because it only compares these
+ * values.
+ */
+export const digest = (value: string): string =>
+  createHash('sha256').update(value).digest('base64url')

@@ -4,23 +4,27 @@
  * C1  A callback from another browser than the one that started the authorization is rejected. Nothing is stored, and
  *     no request is sent to the provider.
  * C2  A state can be used only once, across all replicas. It counts as used only after its callback has got a permit
- *     (exchange-admission.ts), so the browser can repeat a callback that was rejected as `busy`.
+ *     ({@link createExchangeAdmission}), so the browser can repeat a callback that was rejected as `busy`.
  * C3  Several simultaneous callbacks may have the same state, code and realm, for example after a double click. The
  *     first one exchanges the code, and all of them get its result.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
+import { createSemaphore, type QueueLimits } from '@integration-host/shared/process/limits'
 import type { AuditCounter } from '../credential/audit-counter.ts'
 import { givenLabels, type LabelsChange } from '../credential/labels.ts'
-import type { Authorization, Callback, Decision } from './authorization-request.ts'
-import { CLOCK_TOLERANCE_MS, invalid } from './authorization-request.ts'
-import type { AuthorizationStore, CodeClaim } from './authorization-store.ts'
+import {
+  type Authorization,
+  type AuthorizationRequest,
+  type Callback,
+  CLOCK_TOLERANCE_MS,
+  type Decision,
+  invalid,
+} from './authorization-request.ts'
+import { type AuthorizationStore, type CodeClaim, digest } from './authorization-store.ts'
 import type { CodeExchanges } from './code-exchange.ts'
 import type { ConnectLinkStore } from './connect-link-store.ts'
-import { digest } from './digest.ts'
-import { busy, type ExchangeAdmission } from './exchange-admission.ts'
-import type { AuthorizationRequest } from './sealed-request.ts'
 
 export type CompletedAuthorization =
   | {
@@ -81,28 +85,21 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
    * @throws {IntegrationError} `busy` if too many callbacks are already waiting.
    */
   async function resultOfFirst(
-    callback: Callback,
-    options: { readonly mayBeFinished: boolean },
+    { state, code, realm }: Callback,
+    { mayBeFinished }: { readonly mayBeFinished: boolean },
   ): Promise<CompletedAuthorization> {
     if (waiting >= MAX_WAITING) throw busy()
     waiting += 1
     try {
-      return await waitForFirst(callback, options)
+      const claim = code === null || realm === null ? null : await claimOf(code)
+      const isRepetition = claim?.state === digest(state) && claim.realm === realm
+      if (code === null || !isRepetition || (claim.result !== null && !mayBeFinished))
+        throw invalid('the state was used before')
+      const credential = await exchanges.resultOf(code, claim)
+      return { kind: 'connected', credential, returnTo: claim.returnTo }
     } finally {
       waiting -= 1
     }
-  }
-
-  async function waitForFirst(
-    { state, code, realm }: Callback,
-    { mayBeFinished }: { readonly mayBeFinished: boolean },
-  ): Promise<CompletedAuthorization> {
-    const claim = code === null || realm === null ? null : await claimOf(code)
-    const isRepetition = claim?.state === digest(state) && claim.realm === realm
-    if (code === null || !isRepetition || (claim.result !== null && !mayBeFinished))
-      throw invalid('the state was used before')
-    const credential = await exchanges.resultOf(code, claim)
-    return { kind: 'connected', credential, returnTo: claim.returnTo }
   }
 
   /** Audits that another company was chosen, and resolves with the error that says so. */
@@ -201,3 +198,72 @@ const MAX_WAITING = 100
  */
 const CLAIM_READS = 5
 const CLAIM_READ_PAUSE_MS = 100
+
+/** The kind of caller that causes a code exchange: a holder of a service key, or a browser without a key. */
+type ExchangeCaller = 'browser' | 'key'
+
+/** The number of code exchanges that one process runs at the same time, by kind of caller. */
+const PERMITS: Readonly<Record<ExchangeCaller, number>> = { browser: 8, key: 8 }
+
+const QUEUES: Readonly<Record<ExchangeCaller, QueueLimits>> = {
+  browser: { queueLength: 32, waitMs: 4_000 },
+  key: { queueLength: 512, waitMs: 30_000 },
+}
+
+/**
+ * The minimum time for which a browser holds a permit, in milliseconds. With 8 permits, browsers cause at most 8
+ * exchanges a second.
+ */
+const MIN_BROWSER_PERMIT_MS = 1_000
+
+const RETRY_AFTER_SECONDS = 5
+
+/** Returns the error for a caller that must try again later. */
+export const busy = (): IntegrationError =>
+  new IntegrationError('busy', 'too many authorizations are being completed; retry', {
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
+  })
+
+export type ExchangeAdmission = ReturnType<typeof createExchangeAdmission>
+
+/**
+ * Limits how many code exchanges run at the same time.
+ *
+ * Even a client without a service key can cause code exchanges: it starts an authorization and sends a callback with a
+ * made-up code. Each exchange is a request with the client id of this installation. After too many requests, the
+ * provider would throttle the refreshes of this installation as well.
+ *
+ * Holders of a service key have separate permits, so that other callers cannot delay them; the keys get their turns one
+ * after the other. Browsers wait in a queue that is fair between their networks, so that a client that sends many
+ * callbacks delays its own network.
+ */
+export function createExchangeAdmission() {
+  const semaphores = {
+    browser: createSemaphore(PERMITS.browser),
+    key: createSemaphore(PERMITS.key),
+  }
+  return {
+    /**
+     * Waits for a permit. `lane` is the key of the caller, or its network: they get their turns one after the other.
+     *
+     * @throws {IntegrationError} `busy` if the queue is full or the wait is too long.
+     */
+    async admit(caller: ExchangeCaller, lane: string) {
+      const release = await semaphores[caller].acquire({ ...QUEUES[caller], lane })
+      if (release === null) throw busy()
+      const admittedAt = performance.now()
+      return {
+        /**
+         * Releases the permit. If `wasUsed` is false, the caller has sent and stored nothing, so another caller can get
+         * the permit at once.
+         */
+        release(wasUsed: boolean): void {
+          const heldMs = performance.now() - admittedAt
+          if (!wasUsed || caller === 'key' || heldMs >= MIN_BROWSER_PERMIT_MS) release()
+          // `unref` keeps this timer from delaying the shutdown of the process.
+          else setTimeout(release, MIN_BROWSER_PERMIT_MS - heldMs).unref()
+        },
+      }
+    },
+  }
+}

@@ -21,21 +21,20 @@ import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { backoffMs } from '@integration-host/shared/process/clock'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import { Secret } from '@integration-host/shared/secrets/secret'
-import {
-  expiryNotice,
-  type Grant,
-  grantLimits,
-  refreshDueAt,
-  viewOf,
-} from '../credential/credential.ts'
+import { type Grant, grantTimes, refreshDueAt, viewOf } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
+import type { CustodyDeps } from '../credential/custody-deps.ts'
 import { isGrantRejected } from '../credential/fault.ts'
 import type { LabelsChange } from '../credential/labels.ts'
 import type { AuditCounter } from '../credential/audit-counter.ts'
 import { auditFactOf, reasonWith } from '../credential/outbox.ts'
 import type { ExchangeOutcome, Provider } from '../provider/provider.ts'
-import type { AuthorizationStore, CodeClaim, ExchangeResult } from './authorization-store.ts'
-import { digest } from './digest.ts'
+import {
+  type AuthorizationStore,
+  type CodeClaim,
+  digest,
+  type ExchangeResult,
+} from './authorization-store.ts'
 
 export interface CodeToExchange {
   readonly code: string
@@ -56,16 +55,14 @@ export interface CodeToExchange {
   readonly isByVisitor: boolean
 }
 
-export interface CodeExchangeDeps {
+export interface CodeExchangeDeps extends Pick<
+  CustodyDeps,
+  'refreshAheadMs' | 'idleLimitMs' | 'now' | 'sleep' | 'notifyOutbox'
+> {
   readonly authorizations: Pick<AuthorizationStore, 'claimCode' | 'readCode' | 'settleCode'>
   readonly provider: Pick<Provider, 'exchangeCode'>
   readonly store: Pick<CredentialStore, 'get' | 'put' | 'record'>
   readonly auditCounter: Pick<AuditCounter, 'count'>
-  readonly refreshAheadMs: number
-  readonly idleLimitMs: number
-  readonly now: () => number
-  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  readonly notifyOutbox: () => void
   readonly report: (report: {
     readonly name: string
     readonly outcome: string
@@ -79,22 +76,6 @@ export interface CodeExchangeDeps {
     /** How the accepted token response differs from RFC 6749; absent if it does not. */
     readonly oddities?: readonly string[]
   }) => void
-}
-
-export interface CodeExchanges extends AsyncDisposable {
-  /**
-   * Resolves with the credential that this call, or an earlier call with the same code, has stored.
-   *
-   * @throws {IntegrationError} `code_exchange_failed`, `provider_unavailable`, `store_unavailable`;
-   * `authorization_invalid` if the code was issued for another company.
-   */
-  exchange(code: CodeToExchange): Promise<CredentialView>
-  /**
-   * Waits for the caller that has claimed the code, and resolves with its result.
-   *
-   * @throws {IntegrationError} the error of that caller if its exchange fails.
-   */
-  resultOf(code: string, claim: CodeClaim): Promise<CredentialView>
 }
 
 /**
@@ -117,7 +98,9 @@ const CLAIM_TTL_MS = 60_000
 const RESULT_TTL_MS = 10 * 60_000
 const STORE_WAIT_MS = 5_000
 
-export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
+export type CodeExchanges = ReturnType<typeof createCodeExchanges>
+
+export function createCodeExchanges(deps: CodeExchangeDeps) {
   const { authorizations, provider, store, now, sleep } = deps
   const shutdown = new AbortController()
   const inFlight = createPendingWork()
@@ -190,17 +173,14 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
         'the company is connected already, and the provider does not confirm that it was chosen; nothing was changed'
       return { kind: 'failed', code: 'realm_mismatch', detail }
     }
-    const limits = grantLimits(tokens, startedAt, deps.idleLimitMs)
+    const { accessToken, refreshToken, idToken } = tokens
     const grant: Grant = {
       name: credentialName(realm),
       environment: realm,
-      expiresAt: startedAt + Math.floor(tokens.lifetimeSeconds * 1_000),
-      refreshedAt: startedAt,
-      ...limits,
-      expiryNoticeDays: expiryNotice(limits.hardExpiresAt, startedAt),
-      accessToken: tokens.accessToken,
-      refreshToken: tokens.refreshToken,
-      idToken: tokens.idToken,
+      ...grantTimes(tokens, startedAt, deps.idleLimitMs),
+      accessToken,
+      refreshToken,
+      idToken,
       previous: null,
       ...labels,
       isUnused: true,
@@ -283,7 +263,13 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   }
 
   return {
-    async exchange(wanted) {
+    /**
+     * Resolves with the credential that this call, or an earlier call with the same code, has stored.
+     *
+     * @throws {IntegrationError} `code_exchange_failed`, `provider_unavailable`, `store_unavailable`;
+     * `authorization_invalid` if the code was issued for another company.
+     */
+    async exchange(wanted: CodeToExchange): Promise<CredentialView> {
       const claim: CodeClaim = {
         realm: wanted.realm,
         state: wanted.state === null ? null : digest(wanted.state),
@@ -313,9 +299,15 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       })
     },
 
-    resultOf: async (code, claim) => settled(await awaitResult(code, claim)),
+    /**
+     * Waits for the caller that has claimed the code, and resolves with its result.
+     *
+     * @throws {IntegrationError} the error of that caller if its exchange fails.
+     */
+    resultOf: async (code: string, claim: CodeClaim): Promise<CredentialView> =>
+      settled(await awaitResult(code, claim)),
 
-    async [Symbol.asyncDispose]() {
+    async [Symbol.asyncDispose](): Promise<void> {
       shutdown.abort()
       await inFlight.ended()
     },

@@ -21,9 +21,9 @@ import {
   requireReturnable,
   type StartedAuthorization,
 } from './authorization-request.ts'
+import { digest } from './authorization-store.ts'
 import { CONNECT_LINKS, type ConnectLink, type ConnectLinkStore } from './connect-link-store.ts'
 import type { AuditCounter } from '../credential/audit-counter.ts'
-import { digest } from './digest.ts'
 
 /** The maximum lifetime of a link, in seconds. */
 export const MAX_LINK_SECONDS = 30 * 86_400
@@ -38,53 +38,9 @@ export interface ConnectLinksDeps {
   readonly now: () => number
 }
 
-export interface ConnectLinks {
-  /**
-   * Stores a link, and resolves with the link and its ticket.
-   *
-   * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `connect_links_full`; `quota_exceeded`;
-   * `store_unavailable`.
-   */
-  create(wanted: {
-    readonly realm: string | null
-    readonly returnTo: string | null
-    readonly label: string | null
-    readonly tags: Readonly<Record<string, string>>
-    readonly lifetimeSeconds: number
-    readonly createdBy: string
-    readonly keyId: string | null
-  }): Promise<{ readonly ticket: string; readonly link: ConnectLink }>
-  /**
-   * Resolves with the link of a ticket if `browser` can use it, and changes nothing (L2). `browser` is the value of the
-   * cookie; `null` for a browser without it.
-   *
-   * @throws {IntegrationError} `connect_link_invalid`: the link does not exist, has expired or was used.
-   */
-  find(ticket: string, browser: string | null): Promise<ConnectLink>
-  /**
-   * Uses the link of a ticket to start an authorization that is bound to `browser`.
-   *
-   * @throws {IntegrationError} the errors of `find`; `provider_unavailable`, in which case the link stays unused (L3).
-   */
-  use(ticket: string, browser: string): Promise<StartedAuthorization>
-  /**
-   * Uses a link again in the browser that has used it (L4). The link is found by its id, which is not secret: without
-   * the cookie of that browser, the id is useless.
-   *
-   * @throws {IntegrationError} `connect_link_invalid`; `provider_unavailable`.
-   */
-  useAgain(id: string, browser: string): Promise<StartedAuthorization>
-  /**
-   * Makes a link independent of the key that created it, because the key is about to be revoked.
-   *
-   * @throws {IntegrationError} `connect_links_full`; `store_unavailable`.
-   */
-  keep(link: ConnectLink): Promise<void>
-  /** Deletes a link. Resolves with `false` if it is not stored. @throws {IntegrationError} `store_unavailable`. */
-  withdraw(link: ConnectLink, who: string): Promise<boolean>
-}
+export type ConnectLinks = ReturnType<typeof createConnectLinks>
 
-export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
+export function createConnectLinks(deps: ConnectLinksDeps) {
   const { links, authorization, now } = deps
 
   function audit(
@@ -104,6 +60,12 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
     )
   }
 
+  /**
+   * Resolves with the link of a ticket if `browser` can use it, and changes nothing (L2). `browser` is the value of the
+   * cookie; `null` for a browser without it.
+   *
+   * @throws {IntegrationError} `connect_link_invalid`: the link does not exist, has expired or was used.
+   */
   async function find(ticket: string, browser: string | null): Promise<ConnectLink> {
     const link = /^[A-Za-z0-9_-]{43}$/.test(ticket) ? await links.get(digest(ticket)) : null
     if (link === null) throw unusable('it does not exist, was withdrawn, or expired long ago')
@@ -130,7 +92,18 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
     authorization.start({ returnTo, realm, browser, label, tags, linkId: id, keyId })
 
   return {
-    async create({ lifetimeSeconds, ...wanted }) {
+    /**
+     * Stores a link, and resolves with the link and its ticket.
+     *
+     * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `connect_links_full`;
+     * `quota_exceeded`; `store_unavailable`.
+     */
+    async create({
+      lifetimeSeconds,
+      ...wanted
+    }: Pick<ConnectLink, 'realm' | 'returnTo' | 'label' | 'tags' | 'createdBy' | 'keyId'> & {
+      readonly lifetimeSeconds: number
+    }): Promise<{ readonly ticket: string; readonly link: ConnectLink }> {
       requireReturnable(wanted.returnTo, deps.returnToOrigins)
       const ticket = randomBytes(32).toString('base64url')
       const createdAt = now()
@@ -149,7 +122,12 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
 
     find,
 
-    async use(ticket, browser) {
+    /**
+     * Uses the link of a ticket to start an authorization that is bound to `browser`.
+     *
+     * @throws {IntegrationError} the errors of `find`; `provider_unavailable`, in which case the link stays unused (L3).
+     */
+    async use(ticket: string, browser: string): Promise<StartedAuthorization> {
       const link = await find(ticket, browser)
       const started = await start(link, browser)
       const isFirstUse =
@@ -162,7 +140,13 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
       return started
     },
 
-    async useAgain(id, browser) {
+    /**
+     * Uses a link again in the browser that has used it (L4). The link is found by its id, which is not secret: without
+     * the cookie of that browser, the id is useless.
+     *
+     * @throws {IntegrationError} `connect_link_invalid`; `provider_unavailable`.
+     */
+    async useAgain(id: string, browser: string): Promise<StartedAuthorization> {
       const link = await links.get(id)
       if (link === null) throw unusable('it was withdrawn, or was used long ago')
       requireKey(link)
@@ -170,11 +154,15 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
       return start(link, browser)
     },
 
-    async keep(link) {
-      await add({ ...link, keyId: null })
-    },
+    /**
+     * Makes a link independent of the key that created it, because the key is about to be revoked.
+     *
+     * @throws {IntegrationError} `connect_links_full`; `store_unavailable`.
+     */
+    keep: (link: ConnectLink): Promise<void> => add({ ...link, keyId: null }),
 
-    async withdraw(link, who) {
+    /** Deletes a link. Resolves with `false` if it is not stored. @throws {IntegrationError} `store_unavailable`. */
+    async withdraw(link: ConnectLink, who: string): Promise<boolean> {
       if (!(await links.remove(link))) return false
       audit(link, who, 'link_withdrawn')
       return true

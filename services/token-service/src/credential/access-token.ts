@@ -5,47 +5,28 @@
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { type Credential, freshness } from './credential.ts'
-import type { CredentialStore } from './credential-store.ts'
+import { notFound, versionMoved } from './credential-store.ts'
+import type { CustodyDeps } from './custody-deps.ts'
 import type { AuditCounter } from './audit-counter.ts'
 import { type RefreshResult, type RefreshRoutine, refreshBlocked } from './refresh.ts'
 
-export interface AccessTokens {
-  /**
-   * Returns the credential with a valid access token, after a refresh if the stored access token has expired.
-   *
-   * @throws {IntegrationError} `credential_not_found`, `credential_faulted`, `provider_unavailable`,
-   * `provider_client_rejected`, `store_unavailable`.
-   */
-  usable(name: string, who: string): Promise<Credential & { readonly accessToken: Secret }>
-  /**
-   * Refreshes the credential now, unless the stored version is newer than `version`. If `version` is `null`, refreshes
-   * in any case.
-   *
-   * Throws the same errors as `usable`. Also throws `version_moved` if `ifVersion` is a number and another version is
-   * stored. The audit entry contains `reason`.
-   */
-  renew(
-    name: string,
-    version: number | null,
-    who: string,
-    options?: { readonly ifVersion?: number | null; readonly reason?: string | undefined },
-  ): Promise<Credential>
-}
+type IssuedCredential = Credential & { readonly accessToken: Secret }
 
 /**
  * The maximum number of cached credentials. While the store is unavailable, access tokens are issued from this cache.
  */
 const MAX_CACHED = 5_000
 
-export function createAccessTokens(deps: {
-  readonly store: Pick<CredentialStore, 'get'>
-  readonly routine: Pick<RefreshRoutine, 'refresh' | 'uncommitted'>
-  readonly refreshAheadMs: number
-  readonly auditCounter: Pick<AuditCounter, 'count'>
-  /** Whether the provider rejects CLIENT_ID and CLIENT_SECRET. */
-  readonly isClientRejected: () => boolean
-  readonly now: () => number
-}): AccessTokens {
+export type AccessTokens = ReturnType<typeof createAccessTokens>
+
+export function createAccessTokens(
+  deps: Pick<CustodyDeps, 'store' | 'refreshAheadMs' | 'now'> & {
+    readonly routine: Pick<RefreshRoutine, 'refresh' | 'uncommitted'>
+    readonly auditCounter: Pick<AuditCounter, 'count'>
+    /** Whether the provider rejects CLIENT_ID and CLIENT_SECRET. */
+    readonly isClientRejected: () => boolean
+  },
+) {
   const { store, routine, now, refreshAheadMs } = deps
   const cached = new Map<string, Credential>()
 
@@ -74,10 +55,7 @@ export function createAccessTokens(deps: {
     }
   }
 
-  function issue(
-    credential: Credential,
-    who: string,
-  ): Credential & { readonly accessToken: Secret } {
+  function issue(credential: Credential, who: string): IssuedCredential {
     const { name, version, accessToken } = credential
     if (accessToken === null) throw new TypeError('a usable credential has an access token')
     deps.auditCounter.count({ name, version }, { who, what: 'handed_out' })
@@ -85,7 +63,13 @@ export function createAccessTokens(deps: {
   }
 
   return {
-    async usable(name, who) {
+    /**
+     * Returns the credential with a valid access token, after a refresh if the stored access token has expired.
+     *
+     * @throws {IntegrationError} `credential_not_found`, `credential_faulted`, `provider_unavailable`,
+     * `provider_client_rejected`, `store_unavailable`.
+     */
+    async usable(name: string, who: string): Promise<IssuedCredential> {
       const credential = await read(name)
       if (credential === null) throw notFound(name)
       const state = freshness(credential, now(), refreshAheadMs)
@@ -100,17 +84,26 @@ export function createAccessTokens(deps: {
         if (blocked === null) routine.refresh(name, { kind: 'fresh' }, who).catch(() => {})
         return issue(credential, who)
       }
-      return issue(
-        refreshed(
-          name,
-          blocked ?? (await routine.refresh(name, { kind: 'fresh' }, who)),
-          deps.isClientRejected,
-        ),
-        who,
-      )
+      const result = blocked ?? (await routine.refresh(name, { kind: 'fresh' }, who))
+      return issue(refreshed(name, result, deps.isClientRejected), who)
     },
 
-    async renew(name, version, who, { ifVersion = null, reason } = {}) {
+    /**
+     * Refreshes the credential now, unless the stored version is newer than `version`. If `version` is `null`, refreshes
+     * in any case.
+     *
+     * Throws the same errors as `usable`. Also throws `version_moved` if `ifVersion` is a number and another version is
+     * stored. The audit entry contains `reason`.
+     */
+    async renew(
+      name: string,
+      version: number | null,
+      who: string,
+      {
+        ifVersion = null,
+        reason,
+      }: { readonly ifVersion?: number | null; readonly reason?: string | undefined } = {},
+    ): Promise<Credential> {
       const stored = await read(name)
       if (stored === null) throw notFound(name)
       if (ifVersion !== null && stored.version !== ifVersion) throw versionMoved(stored)
@@ -156,13 +149,3 @@ function refreshed(
       throw notFound(name)
   }
 }
-
-/** The error for a name that has no credential. */
-export const notFound = (name: string): IntegrationError =>
-  new IntegrationError('credential_not_found', `there is no credential ${name}`)
-
-/** The error for a request that requires another version of the credential than the stored one. */
-export const versionMoved = ({ name, version }: Pick<Credential, 'name' | 'version'>) =>
-  new IntegrationError('version_moved', `the version of ${name} is ${version} now`, {
-    members: { Version: version },
-  })

@@ -18,56 +18,64 @@
  *     adopted, even after rotations.
  * A6  A failed adoption changes nothing but the audit log.
  */
+import { createHash } from 'node:crypto'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { hasCode } from '@integration-host/shared/errors'
 import { backoffMs } from '@integration-host/shared/process/clock'
 import { createSemaphore } from '@integration-host/shared/process/limits'
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { Provider, ProviderResponse } from '../provider/provider.ts'
-import {
-  type Adoption,
-  adoptionId,
-  REASONS,
-  RETRY_MS,
-  ROTATION_LOST,
-  shuttingDown,
-  unavailable,
-  withoutAdoption,
-} from './adoption-outcome.ts'
-import { type Grant, refreshDueAt } from './credential.ts'
-import {
-  type AdoptionClaim,
-  type CredentialStore,
-  type LeasedCredential,
-  VersionConflict,
-} from './credential-store.ts'
-import { adoptedGrant, type ForeignGrant } from './foreign-grant.ts'
-import { acquireLease, type LeaseDeps } from './lease.ts'
+import { type Grant, refreshDueAt, renewedGrant } from './credential.ts'
+import { type AdoptionClaim, type LeasedCredential, VersionConflict } from './credential-store.ts'
+import type { CustodyDeps } from './custody-deps.ts'
+import { isGrantRejected, isProvisional } from './fault.ts'
+import type { LabelsChange } from './labels.ts'
+import { acquireLease, LEASE_MS } from './lease.ts'
 import { auditFactOf, reasonWith } from './outbox.ts'
 import { type Failpoint, type RefreshTiming, UNREAD_PAIR_RETRY_MS } from './refresh.ts'
 import type { KeptPair } from './restoration.ts'
 
-export interface AdoptionDeps extends LeaseDeps {
-  readonly store: Pick<
-    CredentialStore,
-    'get' | 'acquire' | 'renew' | 'release' | 'claimAdoption' | 'endAdoption' | 'put' | 'record'
-  >
+/** A grant that another program obtained from the provider. */
+export interface ForeignGrant {
+  readonly realm: string
+  readonly environment: string
+  /** The newest refresh token that the other program received. */
+  readonly refreshToken: Secret
+  /** The label and tags for the credential. */
+  readonly labels: LabelsChange
+}
+
+/** The result of an adoption. */
+export type Adoption =
+  | {
+      readonly kind: 'stored'
+      readonly version: number
+      /** How the accepted token response differs from RFC 6749; absent if it does not. */
+      readonly oddities?: readonly string[]
+    }
+  | { readonly kind: 'already_here'; readonly version: number; readonly reason: string }
+  /** The grant was rejected. Another attempt to adopt it cannot succeed. */
+  | {
+      readonly kind: 'refused'
+      readonly code: string
+      readonly reason: string
+      readonly traceId: string | null
+    }
+  | {
+      readonly kind: 'unavailable'
+      readonly code: string
+      readonly reason: string
+      readonly retryAfterMs: number
+    }
+
+export interface AdoptionDeps extends CustodyDeps {
   readonly provider: Pick<Provider, 'refresh'>
-  /**
-   * Returns the milliseconds until the next token request may be sent. The value is 0 while the provider accepts the
-   * client credentials.
-   */
   readonly heldBackMs: () => number
-  readonly refreshAheadMs: number
-  readonly idleLimitMs: number
   readonly timing: Pick<
     RefreshTiming,
     'foreignIntentMaxAgeMs' | 'ambiguousRetryDelayMs' | 'commitDeadlineMs'
   >
-  readonly now: () => number
-  /** Resolves after `ms`, or as soon as the signal aborts. */
-  readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>
-  readonly notifyOutbox: () => void
   /**
    * Called with a token pair that could not be stored. Writes the pair to a file (A4), and resolves with `false` if
    * that is not possible.
@@ -81,17 +89,8 @@ export interface AdoptionDeps extends LeaseDeps {
     /** How the accepted token response differs from RFC 6749; absent if it does not. */
     readonly oddities?: readonly string[]
   }) => void
-  readonly onError: (error: unknown) => void
   /** Called and awaited at each failpoint, where a test can interrupt the adoption. Only tests set this function. */
   readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
-}
-
-export interface Adoptions extends AsyncDisposable {
-  /**
-   * Adopts one grant. Expected failures are returned instead of thrown. `who` is the caller in the audit log. If
-   * `signal` aborts before the adoption has started, no token is sent.
-   */
-  adopt(grant: ForeignGrant, who: string, signal: AbortSignal): Promise<Adoption>
 }
 
 /** The number of grants that one process adopts at the same time. */
@@ -100,7 +99,9 @@ const CONCURRENCY = 4
 const SPACING_MS = 50
 const PUT_RETRY = { baseMs: 100, capMs: 1_000, random: 1 } as const
 
-export function createAdoptions(deps: AdoptionDeps): Adoptions {
+export type Adoptions = ReturnType<typeof createAdoptions>
+
+export function createAdoptions(deps: AdoptionDeps) {
   const { store, provider, owner, timing, now } = deps
   const semaphore = createSemaphore(CONCURRENCY)
   const inFlight = new Map<string, Promise<Adoption>>()
@@ -130,7 +131,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
    * removed. If the new token pair has to be written to a file (A4), its version number must be greater.
    */
   async function removedVersionOf(name: string): Promise<number> {
-    const acquired = await store.acquire(name, owner, deps.leaseMs)
+    const acquired = await store.acquire(name, owner, LEASE_MS)
     if (acquired.kind === 'acquired') await store.release(acquired.leased.lease) // A conflict is detected by `put`.
     return acquired.kind === 'absent' ? (acquired.removedVersion ?? 0) : 0
   }
@@ -143,7 +144,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
     const removedVersion = leased === null ? await removedVersionOf(name) : 0
     // The lease is renewed until the adoption ends, because the provider may take longer to respond than the lease
     // lasts.
-    const renewal = leased && setInterval(() => void renew(leased), deps.leaseMs / 3)
+    const renewal = leased && setInterval(() => void renew(leased), LEASE_MS / 3)
     try {
       return settled ?? (await exchange(grant, { name, id, who, over: leased, removedVersion }))
     } finally {
@@ -154,7 +155,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
   }
 
   const renew = ({ lease }: LeasedCredential): Promise<unknown> =>
-    store.renew(lease, deps.leaseMs).catch(() => {})
+    store.renew(lease, LEASE_MS).catch(() => {})
 
   interface Target {
     readonly name: string
@@ -202,7 +203,19 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
             const reason = `the provider says that this is a grant of company ${tokens.realm}; correct the line`
             return refused(target, 'realm_mismatch', reason, null)
           }
-          const adopted = adoptedGrant(grant, tokens, { startedAt, idleLimitMs: deps.idleLimitMs })
+          const { refreshToken } = grant
+          const before = {
+            name,
+            environment: grant.environment,
+            hardExpiresAt: null,
+            refreshToken,
+            idToken: null,
+            previous: null,
+          }
+          const adopted = {
+            ...renewedGrant(before, refreshToken, tokens, startedAt, deps.idleLimitMs),
+            ...grant.labels,
+          }
           const stored = await commit(adopted, target, oddities)
           await store.endAdoption(name, claim).catch(() => {})
           return stored
@@ -363,7 +376,11 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
   }
 
   return {
-    async adopt(grant, who, signal) {
+    /**
+     * Adopts one grant. Expected failures are returned instead of thrown. `who` is the caller in the audit log. If
+     * `signal` aborts before the adoption has started, no token is sent.
+     */
+    async adopt(grant: ForeignGrant, who: string, signal: AbortSignal): Promise<Adoption> {
       const name = credentialName(grant.realm)
       if (shutdown.signal.aborted) return shuttingDown
       if (inFlight.has(name))
@@ -372,10 +389,55 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
       inFlight.set(name, running)
       return running
     },
-    async [Symbol.asyncDispose]() {
+    async [Symbol.asyncDispose](): Promise<void> {
       commitDeadlineAt = performance.now() + timing.commitDeadlineMs
       shutdown.abort()
       await Promise.allSettled(inFlight.values())
     },
   }
+}
+
+/**
+ * Returns the id of an adopted refresh token, which is its digest. Refresh tokens cannot be guessed, so the digest does
+ * not reveal the token.
+ */
+const adoptionId = (refreshToken: Secret): string =>
+  `adopted-${createHash('sha256').update(refreshToken.reveal()).digest('base64url')}`
+
+const REASONS = {
+  throttled: 'the provider throttles',
+  client_refused: 'the provider rejects the credentials of this application',
+} as const
+
+const ROTATION_LOST =
+  'the provider rejects the token; the response to an earlier request with this token was lost and may have contained a newer token: reconnect the company'
+
+/**
+ * How long a caller should wait before it repeats a failed adoption, in milliseconds. A wait that the provider requests
+ * takes precedence.
+ */
+const RETRY_MS = 2_000
+
+const unavailable = (code: string, reason: string, retryAfterMs: number): Adoption => ({
+  kind: 'unavailable',
+  code,
+  reason,
+  retryAfterMs,
+})
+
+const shuttingDown = unavailable('shutting_down', 'the service is shutting down', RETRY_MS)
+
+/**
+ * Returns the result if the stored credential forbids the adoption (A1, A5); `null` if the credential may be replaced.
+ */
+function withoutAdoption({ lease, credential }: LeasedCredential, id: string): Adoption | null {
+  const { fault, version } = credential
+  const wasAdopted = lease.grantId === id
+  if (!isGrantRejected(fault) || (wasAdopted && isProvisional(fault))) {
+    const reason = wasAdopted ? 'this token was adopted before' : 'the company is connected here'
+    return { kind: 'already_here', version, reason }
+  }
+  if (!wasAdopted) return null
+  const reason = `it was adopted before, and the grant has ended since (${fault?.Code}): reconnect the company`
+  return { kind: 'refused', code: fault?.Code ?? '', reason, traceId: fault?.TraceId ?? null }
 }

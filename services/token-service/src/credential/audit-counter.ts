@@ -8,16 +8,10 @@
  */
 import { randomUUID } from 'node:crypto'
 import type { AuditFact } from '@integration-host/shared/contracts/audit'
-import type { CredentialStore } from './credential-store.ts'
+import type { CustodyDeps } from './custody-deps.ts'
 import { type AuditContext, auditFactOf } from './outbox.ts'
 
-export interface AuditCounter extends AsyncDisposable {
-  /** Counts one event. Its audit entry has the time of the first event in the same second. */
-  count(
-    credential: { readonly name: string; readonly version: number },
-    context: Omit<AuditContext, 'at' | 'traceId'>,
-  ): void
-}
+export type AuditCounter = ReturnType<typeof createAuditCounter>
 
 const FLUSH_INTERVAL_MS = 1_000
 /**
@@ -26,12 +20,11 @@ const FLUSH_INTERVAL_MS = 1_000
  */
 const MAX_BUFFERED = 10_000
 
-export function createAuditCounter(deps: {
-  readonly store: Pick<CredentialStore, 'record'>
-  readonly now: () => number
-  readonly notifyOutbox: () => void
-}): AuditCounter {
-  const { store, now, notifyOutbox } = deps
+export function createAuditCounter({
+  store,
+  now,
+  notifyOutbox,
+}: Pick<CustodyDeps, 'store' | 'now' | 'notifyOutbox'>) {
   let buffered = new Map<string, { readonly fact: AuditFact; count: number }>()
   /**
    * The audit entries that are being written. A retried write uses the same id, so that the store adds the entries only
@@ -41,7 +34,11 @@ export function createAuditCounter(deps: {
   let writing: Promise<void> = Promise.resolve()
   let timer: NodeJS.Timeout | undefined
 
-  const count: AuditCounter['count'] = ({ name, version }, context) => {
+  /** Counts one event. Its audit entry has the time of the first event in the same second. */
+  function count(
+    { name, version }: { readonly name: string; readonly version: number },
+    context: Omit<AuditContext, 'at' | 'traceId'>,
+  ): void {
     const { who, what, outcome = 'ok' } = context
     const key = `${who} ${what} ${outcome} ${name} ${version}`
     const known = buffered.get(key)
@@ -84,7 +81,7 @@ export function createAuditCounter(deps: {
 
   return {
     count,
-    async [Symbol.asyncDispose]() {
+    async [Symbol.asyncDispose](): Promise<void> {
       await flush()
       clearTimeout(timer)
     },

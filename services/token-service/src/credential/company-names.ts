@@ -10,6 +10,7 @@ import { realmOf } from '@integration-host/shared/contracts/realm'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { CredentialStore } from './credential-store.ts'
+import type { CustodyDeps } from './custody-deps.ts'
 import type { CompanyName } from './labels.ts'
 
 /**
@@ -21,20 +22,6 @@ export type ReadCompanyName = (
   accessToken: Secret,
 ) => Promise<string | null | undefined>
 
-export interface CompanyNamesDeps {
-  readonly store: CredentialStore
-  readonly read: ReadCompanyName
-  readonly now: () => number
-  readonly onError: (error: unknown) => void
-}
-
-export interface CompanyNames extends AsyncDisposable {
-  /** A store that forwards all calls to the given store, and reads names after new token pairs were stored. */
-  readonly store: CredentialStore
-  /** Resolves when the name of this credential is not being read, at the latest after `timeoutMs`. */
-  settled(name: string, timeoutMs: number): Promise<void>
-}
-
 const DAY_MS = 86_400_000
 const MONTH_MS = 30 * DAY_MS
 const MAX_NAME_LENGTH = 100
@@ -44,7 +31,12 @@ const MAX_READS = 32
 const isDue = (company: CompanyName | null, now: number): boolean =>
   company === null || now - company.readAt >= (company.name === null ? DAY_MS : MONTH_MS)
 
-export function createCompanyNames({ store, read, now, onError }: CompanyNamesDeps): CompanyNames {
+export function createCompanyNames({
+  store,
+  read,
+  now,
+  onError,
+}: Pick<CustodyDeps, 'store' | 'now' | 'onError'> & { readonly read: ReadCompanyName }) {
   const pending = createPendingWork()
   const reads = new Map<string, Promise<void>>()
   /** The names that are due to be read, by leased credential, so that a refresh needs no further read of the record. */
@@ -75,38 +67,42 @@ export function createCompanyNames({ store, read, now, onError }: CompanyNamesDe
     reads.set(name, reading)
   }
 
-  return {
-    store: {
-      ...store,
+  /** Forwards all calls to the given store, and reads names after new token pairs were stored. */
+  const namingStore: CredentialStore = {
+    ...store,
 
-      async put(grant, ...rest) {
-        const credential = await store.put(grant, ...rest)
-        if (grant.accessToken !== null) start(grant.name, grant.accessToken, credential.company)
-        return credential
-      },
-
-      async acquire(name, ...rest) {
-        const acquired = await store.acquire(name, ...rest)
-        due.delete(name)
-        if (acquired.kind === 'acquired') {
-          const { company } = acquired.leased.credential
-          if (isDue(company, now())) due.set(name, company)
-        }
-        return acquired
-      },
-
-      async commit(lease, grant, ...rest) {
-        const outcome = await store.commit(lease, grant, ...rest)
-        const known = due.get(lease.name)
-        if (outcome === 'committed' && grant.accessToken !== null && known !== undefined) {
-          due.delete(lease.name)
-          start(lease.name, grant.accessToken, known)
-        }
-        return outcome
-      },
+    async put(grant, ...rest) {
+      const credential = await store.put(grant, ...rest)
+      if (grant.accessToken !== null) start(grant.name, grant.accessToken, credential.company)
+      return credential
     },
 
-    async settled(name, timeoutMs) {
+    async acquire(name, ...rest) {
+      const acquired = await store.acquire(name, ...rest)
+      due.delete(name)
+      if (acquired.kind === 'acquired') {
+        const { company } = acquired.leased.credential
+        if (isDue(company, now())) due.set(name, company)
+      }
+      return acquired
+    },
+
+    async commit(lease, grant, ...rest) {
+      const outcome = await store.commit(lease, grant, ...rest)
+      const known = due.get(lease.name)
+      if (outcome === 'committed' && grant.accessToken !== null && known !== undefined) {
+        due.delete(lease.name)
+        start(lease.name, grant.accessToken, known)
+      }
+      return outcome
+    },
+  }
+
+  return {
+    store: namingStore,
+
+    /** Resolves when the name of this credential is not being read, at the latest after `timeoutMs`. */
+    async settled(name: string, timeoutMs: number): Promise<void> {
       const { promise, resolve } = Promise.withResolvers<void>()
       const timer = setTimeout(resolve, timeoutMs)
       await Promise.race([reads.get(name), promise])

@@ -5,9 +5,11 @@ import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { auditContextOf, grantOf, START } from '../../test-support/grants.ts'
+import type { Grant } from './credential.ts'
 import {
   type AdoptionClaim,
   type CredentialStore,
+  type Lease,
   type LeasedCredential,
   type Settlement,
   VersionConflict,
@@ -61,6 +63,14 @@ export function credentialStoreContract(
       store = await open()
     })
 
+    const put = (name: string, mark: string, overrides: Partial<Grant> = {}, dueAt = START) =>
+      store.put(grantOf(name, mark, overrides), dueAt, auditContextOf('granted'))
+    const commit = (lease: Lease, mark: string, overrides: Partial<Grant> = {}) =>
+      store.commit(lease, grantOf(lease.name, mark, overrides), START, auditContextOf('refreshed'))
+    const settle = (lease: Lease, overrides: Partial<Settlement> = {}) =>
+      store.settle(lease, settlement(overrides), auditContextOf('faulted'))
+    const remove = (version?: number) =>
+      store.remove('ACC-1', true, auditContextOf('removed'), version)
     const held = async (name: string, owner = 'a', leaseMs = 60_000): Promise<LeasedCredential> => {
       const acquired = await store.acquire(name, owner, leaseMs)
       if (acquired.kind !== 'acquired') throw new Error(`the lease of ${name} is ${acquired.kind}`)
@@ -78,7 +88,7 @@ export function credentialStoreContract(
 
     it('the credential store returns a stored grant as version 1, and null for an unknown name', async () => {
       expect(await store.get('ACC-1')).toBeNull()
-      const put = await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      const stored = await put('ACC-1', 'one')
       const got = await store.get('ACC-1')
       expect(got).toMatchObject({
         name: 'ACC-1',
@@ -91,11 +101,11 @@ export function credentialStoreContract(
         nextTryAt: null,
       })
       expect(got?.accessToken?.reveal()).toBe('access one')
-      expect(put).toMatchObject({ name: 'ACC-1', version: 1 })
+      expect(stored).toMatchObject({ name: 'ACC-1', version: 1 })
     })
 
     it('the credential store keeps tokens, intent, events and due times across a restart', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await put('ACC-1', 'one')
       const { lease } = await held('ACC-1', 'a', LONG_MS)
       await store.recordIntent(lease, 0)
       store = await reopen()
@@ -166,7 +176,7 @@ export function credentialStoreContract(
         kind: 'absent',
         removedVersion: null,
       })
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await put('ACC-1', 'one')
       const first = await held('ACC-1')
       expect(first.lease).toMatchObject({ name: 'ACC-1', owner: 'a', version: 1 })
       expect([
@@ -183,7 +193,7 @@ export function credentialStoreContract(
     })
 
     it('the credential store renews a lease only for its holder, and only before the lease expires', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await put('ACC-1', 'one')
       const { lease } = await held('ACC-1', 'a', LONG_MS)
       expect(await store.renew({ ...lease, owner: 'b' }, 60_000)).toBe(false)
       expect(await store.renew(lease, LONG_MS)).toBe(true)
@@ -192,22 +202,13 @@ export function credentialStoreContract(
     })
 
     it('the commit of a token pair also stores the previous refresh token, and clears lease, intent and fault', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await put('ACC-1', 'one')
       const first = await held('ACC-1')
-      expect(await store.settle(first.lease, settlement(), auditContextOf('faulted'))).toBe(
-        'settled',
-      )
+      expect(await settle(first.lease)).toBe('settled')
       const { lease } = await held('ACC-1')
       expect(await store.recordIntent(lease, 0)).toEqual({ kind: 'recorded' })
       const previous = { token: new Secret('refresh one'), retiredAt: START }
-      expect(
-        await store.commit(
-          lease,
-          grantOf('ACC-1', 'two', { previous }),
-          START + 5,
-          auditContextOf('refreshed'),
-        ),
-      ).toBe('committed')
+      expect(await commit(lease, 'two', { previous })).toBe('committed')
       expect(await store.get('ACC-1')).toMatchObject({
         version: 2,
         fault: null,
@@ -225,93 +226,71 @@ export function credentialStoreContract(
     })
 
     it('the credential store executes a repeated commit only once, and returns `committed` both times', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await put('ACC-1', 'one')
       const { lease } = await held('ACC-1')
-      await store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed'))
-      expect(
-        await store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed')),
-      ).toBe('committed')
+      await commit(lease, 'two')
+      expect(await commit(lease, 'two')).toBe('committed')
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
     it('the credential store recognizes a repeated commit even if another process has acquired and released the lease', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await put('ACC-1', 'one')
       const { lease } = await held('ACC-1', 'a')
-      const commit = () =>
-        store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed'))
-      expect(await commit()).toBe('committed')
+      expect(await commit(lease, 'two')).toBe('committed')
       const other = await held('ACC-1', 'b')
       await store.release(other.lease)
-      expect(await commit()).toBe('committed')
+      expect(await commit(lease, 'two')).toBe('committed')
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
     it('the credential store knows, even after a restart, whether a refresh token was already sent to the provider', async () => {
       const unused = { isUnused: true }
-      await store.put(grantOf('ACC-1', 'one', unused), START, auditContextOf('granted'))
+      await put('ACC-1', 'one', unused)
       await store.put(grantOf('ACC-2', 'imported'), START, auditContextOf('imported'))
       store = await reopen()
       const first = await held('ACC-1')
       expect([first.isUnused, (await held('ACC-2')).isUnused]).toEqual([true, false])
       // The provider has returned the same refresh token again.
-      await store.commit(first.lease, grantOf('ACC-1', 'one'), START, auditContextOf('refreshed'))
+      await commit(first.lease, 'one')
       const second = await held('ACC-1')
       expect(second.isUnused).toBe(false)
-      await store.commit(
-        second.lease,
-        grantOf('ACC-1', 'two', unused),
-        START,
-        auditContextOf('refreshed'),
-      )
+      await commit(second.lease, 'two', unused)
       expect((await held('ACC-1')).isUnused).toBe(true)
     })
 
     it('the credential store rejects the commit of a lease holder after another process acquired the lease', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await put('ACC-1', 'one')
       const stale = await held('ACC-1', 'a', 30)
       await untilHeld('ACC-1')
-      expect(
-        await store.commit(
-          stale.lease,
-          grantOf('ACC-1', 'two'),
-          START,
-          auditContextOf('refreshed'),
-        ),
-      ).toBe('fenced')
+      expect(await commit(stale.lease, 'two')).toBe('fenced')
       expect(await store.recordIntent(stale.lease, 0)).toEqual({ kind: 'lost' })
-      expect(await store.settle(stale.lease, settlement(), auditContextOf('faulted'))).toBe('lost')
+      expect(await settle(stale.lease)).toBe('lost')
       expect(await store.get('ACC-1')).toMatchObject({ version: 1, fault: null })
     })
 
     it('the credential store accepts the commit of an expired lease if no other process acquired the lease', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await put('ACC-1', 'one')
       const { lease } = await held('ACC-1', 'a', 20)
       await new Promise((done) => setTimeout(done, 60))
-      expect(
-        await store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed')),
-      ).toBe('committed')
+      expect(await commit(lease, 'two')).toBe('committed')
     })
 
     it('the credential store rejects the commit of a refresh during which a new grant was stored', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await put('ACC-1', 'one')
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease, 0)
-      expect(
-        await store.put(grantOf('ACC-1', 'new'), START, auditContextOf('granted')),
-      ).toMatchObject({
+      expect(await put('ACC-1', 'new')).toMatchObject({
         version: 2,
       })
-      expect(
-        await store.commit(lease, grantOf('ACC-1', 'late'), START, auditContextOf('refreshed')),
-      ).toBe('superseded')
-      expect(await store.settle(lease, settlement(), auditContextOf('faulted'))).toBe('lost')
+      expect(await commit(lease, 'late')).toBe('superseded')
+      expect(await settle(lease)).toBe('lost')
       expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access new')
       expect((await held('ACC-1')).intent).toBeNull()
     })
 
     it('the credential store keeps the tokens of a credential with a fault, and a new grant removes the fault', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
-      await store.settle((await held('ACC-1')).lease, settlement(), auditContextOf('faulted'))
+      await put('ACC-1', 'one')
+      await settle((await held('ACC-1')).lease)
       const faulted = await store.get('ACC-1')
       expect(faulted).toMatchObject({ version: 1, fault, attempts: 1, nextTryAt: null })
       expect(faulted?.accessToken?.reveal()).toBe('access one')
@@ -319,7 +298,7 @@ export function credentialStoreContract(
       // The fault means that this grant has ended, so nextExpiryAt ignores its access token.
       expect(await store.counts()).toEqual({ stored: 1, faulted: 1, nextExpiryAt: null })
       expect((await store.takeDue(START + 1e9, 10, 1_000)).names).toEqual([])
-      await store.put(grantOf('ACC-1', 'new'), START, auditContextOf('granted'))
+      await put('ACC-1', 'new')
       expect(await store.get('ACC-1')).toMatchObject({ fault: null, attempts: 0 })
       expect(await store.counts()).toMatchObject({ stored: 1, faulted: 0 })
     })
@@ -328,8 +307,8 @@ export function credentialStoreContract(
       const nearest = async () => (await store.counts()).nextExpiryAt
       const at = (expiresAt: number) => ({ expiresAt })
       expect(await nearest()).toBeNull()
-      await store.put(grantOf('ACC-1', 'one', at(START + 9_000)), START, auditContextOf('granted'))
-      await store.put(grantOf('ACC-2', 'one', at(START + 5_000)), START, auditContextOf('granted'))
+      await put('ACC-1', 'one', at(START + 9_000))
+      await put('ACC-2', 'one', at(START + 5_000))
       expect(await nearest()).toBe(START + 5_000)
       const { lease } = await held('ACC-2')
       const retry = settlement({ fault: null, isPublished: false, nextTryAt: START + 99_000 })
@@ -339,12 +318,12 @@ export function credentialStoreContract(
       const renewed = grantOf('ACC-2', 'two', at(START + 20_000))
       await store.commit(again.lease, renewed, START, auditContextOf('refreshed'))
       expect(await nearest()).toBe(START + 9_000)
-      await store.remove('ACC-1', true, auditContextOf('removed'))
+      await remove()
       expect(await nearest()).toBe(START + 20_000)
     })
 
     it('another lease holder can replace a refresh intent immediately if no failover has happened since it was stored', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await put('ACC-1', 'one')
       const first = await held('ACC-1', 'a')
       await store.recordIntent(first.lease, 60_000)
       await store.release(first.lease)
@@ -356,7 +335,7 @@ export function credentialStoreContract(
     })
 
     it('settle() without a fault stores the time of the next attempt, and keeps the refresh intent only if requested', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await put('ACC-1', 'one')
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease, 0)
       const later = settlement({
@@ -382,7 +361,7 @@ export function credentialStoreContract(
 
     it('the event of a removed credential requests the erasure of runs only if the caller has requested this erasure', async () => {
       for (const erase of [undefined, false, true]) {
-        await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+        await put('ACC-1', 'one')
         const context = auditContextOf('removed')
         await store.remove('ACC-1', true, erase === undefined ? context : { ...context, erase })
       }
@@ -392,14 +371,12 @@ export function credentialStoreContract(
     })
 
     it('the credential store removes a credential completely, and a later grant continues its version numbers', async () => {
-      expect(await store.remove('ACC-1', true, auditContextOf('removed'))).toBe('absent')
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      expect(await remove()).toBe('absent')
+      await put('ACC-1', 'one')
       const { lease } = await held('ACC-1')
-      expect(await store.remove('ACC-1', true, auditContextOf('removed'))).toBe('removed')
+      expect(await remove()).toBe('removed')
       expect(await store.get('ACC-1')).toBeNull()
-      expect(
-        await store.commit(lease, grantOf('ACC-1', 'late'), START, auditContextOf('refreshed')),
-      ).toBe('superseded')
+      expect(await commit(lease, 'late')).toBe('superseded')
       expect((await store.takeDue(START + 1e9, 10, 1_000)).names).toEqual([])
       expect(await store.list({ after: '', limit: 10 })).toEqual([])
       expect(await store.counts()).toEqual({ stored: 0, faulted: 0, nextExpiryAt: null })
@@ -408,19 +385,13 @@ export function credentialStoreContract(
         kind: 'removed',
         event: { Name: 'ACC-1', Version: 1, revoked: true },
       })
-      expect(
-        await store.put(grantOf('ACC-1', 'again'), START, auditContextOf('granted')),
-      ).toMatchObject({
+      expect(await put('ACC-1', 'again')).toMatchObject({
         version: 2,
       })
     })
 
     it('the credential store returns null for a refresh token or id token that the grant does not have', async () => {
-      await store.put(
-        grantOf('ACC-1', 'one', { refreshToken: null, idToken: null }),
-        START,
-        auditContextOf('granted'),
-      )
+      await put('ACC-1', 'one', { refreshToken: null, idToken: null })
       expect(await held('ACC-1')).toMatchObject({
         refreshToken: null,
         idToken: null,
@@ -429,8 +400,7 @@ export function credentialStoreContract(
     })
 
     it('the credential store lists credentials page by page in the order of their names, without secrets', async () => {
-      for (const realm of ['b', '10', 'a', '9', 'B'])
-        await store.put(grantOf(`ACC-${realm}`, realm), START, auditContextOf('granted'))
+      for (const realm of ['b', '10', 'a', '9', 'B']) await put(`ACC-${realm}`, realm)
       const first = await store.list({ after: '', limit: 3 })
       expect(first.map(({ name }) => name)).toEqual(['ACC-10', 'ACC-9', 'ACC-B'])
       const rest = await store.list({ after: 'ACC-B', limit: 3 })
@@ -439,9 +409,9 @@ export function credentialStoreContract(
     })
 
     it('takeDue() returns due credentials, earliest first, and returns a credential again only after a delay', async () => {
-      await store.put(grantOf('ACC-late', 'x'), START + 30, auditContextOf('granted'))
-      await store.put(grantOf('ACC-soon', 'x'), START + 10, auditContextOf('granted'))
-      await store.put(grantOf('ACC-next', 'x'), START + 20, auditContextOf('granted'))
+      await put('ACC-late', 'x', {}, START + 30)
+      await put('ACC-soon', 'x', {}, START + 10)
+      await put('ACC-next', 'x', {}, START + 20)
       expect(await store.takeDue(START + 5, 10, 1_000)).toEqual({ names: [], nextAt: START + 10 })
       expect(await store.takeDue(START + 30, 2, 1_000)).toEqual({
         names: ['ACC-soon', 'ACC-next'],
@@ -460,8 +430,8 @@ export function credentialStoreContract(
     })
 
     it('the credential store keeps events in order and without secrets until trimOutbox() deletes them', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
-      await store.put(grantOf('ACC-2', 'two'), START, auditContextOf('granted'))
+      await put('ACC-1', 'one')
+      await put('ACC-2', 'two')
       await store.remove('ACC-1', false, auditContextOf('removed'))
       const entries = await outbox(2)
       const published = entries.flatMap(({ events: some }) => some)
@@ -483,8 +453,8 @@ export function credentialStoreContract(
       const failed = { who: 'routine', outcome: 'provider_unavailable', traceId: 'tid-1' }
       await store.settle(lease, again, auditContextOf('refresh_failed', failed))
       const { lease: next } = await held('ACC-1')
-      await store.commit(next, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed'))
-      await store.remove('ACC-1', true, auditContextOf('removed'))
+      await commit(next, 'two')
+      await remove()
       expect(await events()).toEqual(['stored 1', 'refreshed 2', 'removed 2'])
       const items = await log()
       expect(
@@ -528,7 +498,7 @@ export function credentialStoreContract(
     it('the credential store keeps the time at which the provider ends a grant, and stores the expiry notice with the token pair', async () => {
       const hardExpiresAt = START + 29 * 86_400_000
       const limits = { hardExpiresAt, idleExpiresAt: START + 1_000_000 }
-      await store.put(grantOf('ACC-1', 'one', limits), START, auditContextOf('granted'))
+      await put('ACC-1', 'one', limits)
       const { lease, credential } = await held('ACC-1')
       expect(credential).toMatchObject({ ...limits, expiryNoticeDays: null })
       const noticed = grantOf('ACC-1', 'two', { ...limits, expiryNoticeDays: 30 })
@@ -544,7 +514,7 @@ export function credentialStoreContract(
     })
 
     it('checkDecryption() returns whether the secrets of a credential can be decrypted, and `absent` for an unknown name', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await put('ACC-1', 'one')
       expect([await store.checkDecryption('ACC-1'), await store.checkDecryption('ACC-2')]).toEqual([
         'decryptable',
         'absent',
@@ -552,8 +522,8 @@ export function credentialStoreContract(
     })
 
     it('the credential store rejects a record that was copied to another name', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
-      await store.put(grantOf('ACC-2', 'two'), START, auditContextOf('granted'))
+      await put('ACC-1', 'one')
+      await put('ACC-2', 'two')
       store = await edit((records) => {
         records['ACC-2'] = { ...records['ACC-1'] }
       })
@@ -568,20 +538,20 @@ export function credentialStoreContract(
     })
 
     it('the credential store rejects a record whose expiry was changed by another program', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await put('ACC-1', 'one')
       store = await edit((records) => {
         records['ACC-1'] = { ...records['ACC-1'], Expiry: '2040-01-01T00:00:00.000Z' }
       })
       await expect(store.get('ACC-1')).rejects.toBeInstanceOf(DecryptionError)
       await expect(store.acquire('ACC-1', 'a', 1_000)).rejects.toBeInstanceOf(DecryptionError)
       // A new authorization replaces the changed record.
-      await store.put(grantOf('ACC-1', 'new'), START, auditContextOf('granted'))
+      await put('ACC-1', 'new')
       expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access new')
     })
 
     it('the credential store hides the text of a fault that was changed by another program', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
-      await store.settle((await held('ACC-1')).lease, settlement(), auditContextOf('faulted'))
+      await put('ACC-1', 'one')
+      await settle((await held('ACC-1')).lease)
       expect((await store.get('ACC-1'))?.fault).toEqual(fault)
       store = await edit((records) => {
         const Fault = JSON.stringify({ ...fault, Message: 'phishing' })
@@ -593,38 +563,36 @@ export function credentialStoreContract(
     })
 
     it('after the import of a credential with a greater version number, later versions continue from that number', async () => {
-      const put = (atLeast: number) =>
+      const importAbove = (atLeast: number) =>
         store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { atLeast })
-      expect((await put(7)).version).toBe(8)
-      expect((await put(3)).version).toBe(9)
+      expect((await importAbove(7)).version).toBe(8)
+      expect((await importAbove(3)).version).toBe(9)
       expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access x')
     })
 
     it('the credential store stores a grant only once if put() is repeated after a lost reply', async () => {
-      const put = () =>
+      const putThis = () =>
         store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'), { id: 'this grant' })
-      await put()
+      await putThis()
       const { lease } = await held('ACC-1')
-      await store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed'))
-      expect(await put()).toMatchObject({ version: 2 })
+      await commit(lease, 'two')
+      expect(await putThis()).toMatchObject({ version: 2 })
       expect((await held('ACC-1')).refreshToken?.reveal()).toBe('refresh two')
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
     it('put() throws VersionConflict if the stored version is not the expected one', async () => {
-      const put = (over: number | null) =>
+      const putOver = (over: number | null) =>
         store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { over })
-      await expect(put(1)).rejects.toThrow(VersionConflict)
-      await put(null)
-      await expect(put(null)).rejects.toThrow(VersionConflict)
-      expect(await put(1)).toMatchObject({ version: 2 })
+      await expect(putOver(1)).rejects.toThrow(VersionConflict)
+      await putOver(null)
+      await expect(putOver(null)).rejects.toThrow(VersionConflict)
+      expect(await putOver(1)).toMatchObject({ version: 2 })
     })
 
     it('the credential store removes a credential only if its version is the expected version', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
-      await store.put(grantOf('ACC-1', 'two'), START, auditContextOf('granted'))
-      const remove = (version: number) =>
-        store.remove('ACC-1', true, auditContextOf('removed'), version)
+      await put('ACC-1', 'one')
+      await put('ACC-1', 'two')
       expect(await remove(1)).toBe('changed')
       expect(await store.get('ACC-1')).toMatchObject({ version: 2 })
       expect(await remove(2)).toBe('removed')

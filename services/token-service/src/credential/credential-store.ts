@@ -15,13 +15,14 @@
  */
 import type { AuditEntry, AuditFact, AuditHead } from '@integration-host/shared/contracts/audit'
 import type { Fault } from '@integration-host/shared/contracts/credential'
+import { IntegrationError } from '@integration-host/shared/errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { Credential, CredentialSummary, Grant } from './credential.ts'
 import type { Labels, LabelsChange } from './labels.ts'
 import type { CredentialCounts, CredentialFilter, CredentialPage, NameRange } from './listing.ts'
 import type { AuditContext, OutboxEntry } from './outbox.ts'
 
-export interface CredentialStore {
+export interface CredentialStore extends OutboxStore {
   /** Reads a credential; `null` if there is no credential of that name. */
   get(name: string): Promise<Credential | null>
 
@@ -162,6 +163,48 @@ export interface CredentialStore {
   ): Promise<{ readonly names: readonly string[]; readonly nextAt: number | null }>
 
   /**
+   * Re-encrypts the secrets of one credential with the active key. Resolves with `current` if the secrets were
+   * already encrypted with the active key, and with `refused` if a secret cannot be decrypted.
+   */
+  reseal(name: string): Promise<'resealed' | 'current' | 'refused' | 'absent'>
+
+  /**
+   * Checks whether every secret of a credential can be decrypted, without changing the record. Resolves with `refused`
+   * if a secret cannot be decrypted.
+   */
+  checkDecryption(name: string): Promise<'decryptable' | 'refused' | 'absent'>
+
+  /** Deletes the key check values of all keys except the active key. Resolves with the ids of the deleted keys. */
+  retireKeys(): Promise<readonly string[]>
+}
+
+/** The connection to a store that may lose its newest writes in a failover. */
+export interface StoreConnection {
+  /** Calls `listener` with `true` when the connection is established, and with `false` when it is lost. */
+  watch(listener: (isEstablished: boolean) => void): Disposable
+  /**
+   * The last time at which a check has found that the connection leads to another or a restarted Redis server, in
+   * epoch ms by the clock of that Redis server; `null` if no check has found this. Writes before this time are
+   * possibly lost.
+   */
+  serverChangedAt(): number | null
+}
+
+export interface PutOptions {
+  /** The version of the stored grant will be greater than this number. */
+  readonly atLeast?: number
+  /** Identifies this grant. A retried `put` uses the same value. */
+  readonly id?: string
+  /**
+   * The version that `put` expects in the store; `null` if it expects that no credential is stored. If the store
+   * contains anything else, `put` throws {@link VersionConflict}.
+   */
+  readonly over?: number | null
+}
+
+/** The outbox and the audit log. */
+export interface OutboxStore {
+  /**
    * Adds audit entries to the outbox without another write. Repeated calls with the same `id` add the entries only
    * once.
    */
@@ -222,62 +265,7 @@ export interface CredentialStore {
 
   /** Deletes the outbox entries whose events the broker has confirmed. */
   trimOutbox(ids: readonly string[]): Promise<void>
-
-  /**
-   * Re-encrypts the secrets of one credential with the active key. Resolves with `current` if the secrets were
-   * already encrypted with the active key, and with `refused` if a secret cannot be decrypted.
-   */
-  reseal(name: string): Promise<'resealed' | 'current' | 'refused' | 'absent'>
-
-  /**
-   * Checks whether every secret of a credential can be decrypted, without changing the record. Resolves with `refused`
-   * if a secret cannot be decrypted.
-   */
-  checkDecryption(name: string): Promise<'decryptable' | 'refused' | 'absent'>
-
-  /** Deletes the key check values of all keys except the active key. Resolves with the ids of the deleted keys. */
-  retireKeys(): Promise<readonly string[]>
 }
-
-/** The connection to a store that may lose its newest writes in a failover. */
-export interface StoreConnection {
-  /** Calls `listener` with `true` when the connection is established, and with `false` when it is lost. */
-  watch(listener: (isEstablished: boolean) => void): Disposable
-  /**
-   * The last time at which a check has found that the connection leads to another or a restarted Redis server, in
-   * epoch ms by the clock of that Redis server; `null` if no check has found this. Writes before this time are
-   * possibly lost.
-   */
-  serverChangedAt(): number | null
-}
-
-export interface PutOptions {
-  /** The version of the stored grant will be greater than this number. */
-  readonly atLeast?: number
-  /** Identifies this grant. A retried `put` uses the same value. */
-  readonly id?: string
-  /**
-   * The version that `put` expects in the store; `null` if it expects that no credential is stored. If the store
-   * contains anything else, `put` throws {@link VersionConflict}.
-   */
-  readonly over?: number | null
-}
-
-/** The methods of the outbox and the audit log. */
-export type OutboxMethods = Pick<
-  CredentialStore,
-  | 'record'
-  | 'audit'
-  | 'takeActions'
-  | 'readAudit'
-  | 'readAuditBackwards'
-  | 'claimAuditSink'
-  | 'advanceAuditSink'
-  | 'releaseAuditSink'
-  | 'readOutbox'
-  | 'releaseOutbox'
-  | 'trimOutbox'
->
 
 export interface CommitOptions {
   /** Whether the expiry notice of the grant is published as well; `false` by default. */
@@ -301,6 +289,16 @@ export interface CommitOptions {
 export class VersionConflict extends Error {
   override readonly name = 'VersionConflict'
 }
+
+/** The error for a name that has no credential. */
+export const notFound = (name: string): IntegrationError =>
+  new IntegrationError('credential_not_found', `there is no credential ${name}`)
+
+/** The error for a request that requires another version of the credential than the stored one. */
+export const versionMoved = ({ name, version }: Pick<Credential, 'name' | 'version'>) =>
+  new IntegrationError('version_moved', `the version of ${name} is ${version} now`, {
+    members: { Version: version },
+  })
 
 export interface AdoptionClaim {
   /** An id of the claimed refresh token that does not reveal the token. */

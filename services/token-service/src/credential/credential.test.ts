@@ -3,7 +3,7 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 import {
   expiryNotice,
   freshness,
-  grantLimits,
+  grantTimes,
   lifetimeSeconds,
   refreshDueAt,
   spread,
@@ -81,8 +81,11 @@ describe('the time limits of a grant', () => {
     ['the response if the limit there is shorter', 30 * 86_400, 30 * DAY],
     ['the setting if the limit in the response is longer', 101 * 86_400, 100 * DAY],
   ])('the idle limit is taken from %s', (_, idleSeconds, expected) => {
-    const limits = grantLimits({ idleSeconds, hardSeconds: null }, 1_000, 100 * DAY)
-    expect(limits).toEqual({ idleExpiresAt: 1_000 + expected, hardExpiresAt: null })
+    const tokens = { lifetimeSeconds: 3_600, idleSeconds, hardSeconds: null }
+    expect(grantTimes(tokens, 1_000, 100 * DAY)).toMatchObject({
+      idleExpiresAt: 1_000 + expected,
+      hardExpiresAt: null,
+    })
   })
 
   it.each([

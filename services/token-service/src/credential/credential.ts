@@ -5,6 +5,7 @@ import type {
 } from '@integration-host/shared/contracts/credential'
 import { labelMembersOf } from '@integration-host/shared/contracts/text'
 import type { Secret } from '@integration-host/shared/secrets/secret'
+import type { TokenSet } from '../provider/provider.ts'
 import { isTerminal } from './fault.ts'
 import type { Labels, LabelsChange } from './labels.ts'
 
@@ -136,16 +137,59 @@ export const expiryNotice = (hardExpiresAt: number | null, now: number): ExpiryN
   (hardExpiresAt !== null && noticeDays.find((days) => hardExpiresAt - now <= days * DAY_MS)) ||
   null
 
-/** Computes from the lifetimes in a response when the provider ends the grant, in epoch ms. */
-export function grantLimits(
-  tokens: { readonly idleSeconds: number | null; readonly hardSeconds: number | null },
+/**
+ * Computes the times of a grant from the lifetimes in a response. They are counted from the start of the request, because
+ * the provider may have issued the tokens at any time since then. An unused refresh token expires after `idleLimitMs`.
+ *
+ * @param knownHardExpiresAt the hard expiry if the response does not contain one
+ */
+export function grantTimes(
+  tokens: Pick<TokenSet, 'lifetimeSeconds' | 'idleSeconds' | 'hardSeconds'>,
   startedAt: number,
   idleLimitMs: number,
-): { readonly idleExpiresAt: number; readonly hardExpiresAt: number | null } {
-  const idleMs = tokens.idleSeconds === null ? idleLimitMs : tokens.idleSeconds * 1_000
+  knownHardExpiresAt: number | null = null,
+): Pick<
+  Grant,
+  'expiresAt' | 'refreshedAt' | 'idleExpiresAt' | 'hardExpiresAt' | 'expiryNoticeDays'
+> {
+  const { idleSeconds, hardSeconds } = tokens
+  const idleMs = idleSeconds === null ? idleLimitMs : idleSeconds * 1_000
+  const hardExpiresAt = hardSeconds === null ? knownHardExpiresAt : startedAt + hardSeconds * 1_000
   return {
+    expiresAt: startedAt + Math.floor(tokens.lifetimeSeconds * 1_000),
+    refreshedAt: startedAt,
     idleExpiresAt: startedAt + Math.min(idleMs, idleLimitMs),
-    hardExpiresAt: tokens.hardSeconds === null ? null : startedAt + tokens.hardSeconds * 1_000,
+    hardExpiresAt,
+    expiryNoticeDays: expiryNotice(hardExpiresAt, startedAt),
+  }
+}
+
+/**
+ * Returns the grant after a token request with the refresh token `used`. Members that the response lacks keep their
+ * values of the grant `before`.
+ */
+export function renewedGrant(
+  before: Pick<
+    Grant,
+    'name' | 'environment' | 'hardExpiresAt' | 'refreshToken' | 'idToken' | 'previous'
+  >,
+  used: Secret,
+  tokens: TokenSet,
+  startedAt: number,
+  idleLimitMs: number,
+): Grant {
+  const { name, environment, refreshToken } = before
+  const next = tokens.refreshToken ?? used // Without a new refresh token, the sent one stays valid (RFC 6749 §6).
+  const isRotated = refreshToken !== null && next.reveal() !== refreshToken.reveal()
+  return {
+    name,
+    environment,
+    ...grantTimes(tokens, startedAt, idleLimitMs, before.hardExpiresAt),
+    accessToken: tokens.accessToken,
+    refreshToken: next,
+    idToken: tokens.idToken ?? before.idToken,
+    previous: isRotated ? { token: refreshToken, retiredAt: startedAt } : before.previous,
+    isUnused: isRotated && next.reveal() !== used.reveal(),
   }
 }
 

@@ -9,7 +9,7 @@
  * D3  The sender of a hint learns nothing about the company, because the response does not wait for the refresh.
  */
 import { createRateLimit } from '@integration-host/shared/process/limits'
-import type { CredentialStore } from './credential-store.ts'
+import type { CustodyDeps } from './custody-deps.ts'
 import { isProvisional, isTerminal } from './fault.ts'
 import type { RefreshRoutine } from './refresh.ts'
 
@@ -22,33 +22,25 @@ const REFRESHES = { count: 20, intervalMs: INTERVAL_MS }
 /** The maximum number of hints that are processed at the same time, because each hint reads the store. */
 const MAX_IN_FLIGHT = 16
 
-export interface DisconnectHintsDeps {
-  readonly store: Pick<CredentialStore, 'get'>
+export interface DisconnectHintsDeps extends Pick<CustodyDeps, 'store' | 'onError'> {
   readonly routine: Pick<RefreshRoutine, 'refresh'>
   /**
    * Admits a hint about a credential. Resolves with `false` if another hint was admitted less than `intervalMs` ago, at
    * any replica.
    */
   readonly admit: (name: string, intervalMs: number) => Promise<boolean>
-  /** Returns the time of a monotonic clock, in milliseconds. */
-  readonly now: () => number
-  /** Receives errors of background work, for which no caller waits. */
-  readonly onError: (error: unknown) => void
 }
 
-export interface DisconnectHints extends AsyncDisposable {
-  /** Processes a hint about a credential in the background. */
-  follow(name: string): void
-}
+export type DisconnectHints = ReturnType<typeof createDisconnectHints>
 
-export function createDisconnectHints(deps: DisconnectHintsDeps): DisconnectHints {
+export function createDisconnectHints(deps: DisconnectHintsDeps) {
   const { store, routine } = deps
-  const refreshes = createRateLimit({ ...REFRESHES, now: deps.now })
+  const refreshes = createRateLimit({ ...REFRESHES, now: () => performance.now() })
   const inFlight = new Map<string, Promise<void>>()
 
   async function verify(name: string): Promise<void> {
     const credential = await store.get(name)
-    // A provisional fault `disconnected` is confirmed only by the scheduled retries of the refresh (schedule.ts).
+    // A provisional fault `disconnected` is confirmed only by the scheduled retries of the refresh (refresh-schedule.ts).
     // Otherwise a second hint could make it final during a short outage of the provider.
     if (credential === null || isTerminal(credential.fault)) return
     if (credential.fault?.Code === 'disconnected') return
@@ -65,14 +57,15 @@ export function createDisconnectHints(deps: DisconnectHintsDeps): DisconnectHint
   }
 
   return {
-    follow(name) {
+    /** Processes a hint about a credential in the background. */
+    follow(name: string): void {
       if (inFlight.size >= MAX_IN_FLIGHT || inFlight.has(name)) return
       const work = verify(name)
         .catch(deps.onError)
         .finally(() => inFlight.delete(name))
       inFlight.set(name, work)
     },
-    async [Symbol.asyncDispose]() {
+    async [Symbol.asyncDispose](): Promise<void> {
       await Promise.all(inFlight.values())
     },
   }

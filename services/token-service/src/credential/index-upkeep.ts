@@ -1,12 +1,6 @@
 /** Completes the index of the credential store in the background after each start. */
 import { backoffMs } from '@integration-host/shared/process/clock'
-import type { CredentialStore } from './credential-store.ts'
-
-export interface IndexUpkeepDeps {
-  readonly store: Pick<CredentialStore, 'completeIndex'>
-  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  readonly onError: (error: unknown) => void
-}
+import type { CustodyDeps } from './custody-deps.ts'
 
 /**
  * The pauses between two attempts. An attempt fails if the store is unavailable or another process is building the
@@ -18,7 +12,11 @@ const RETRY = { baseMs: 200, capMs: 10_000 } as const
  * Completes the index in the background. Repeats failed attempts until the index is complete or the returned object is
  * disposed.
  */
-export function startIndexUpkeep({ store, sleep, onError }: IndexUpkeepDeps): AsyncDisposable {
+export function startIndexUpkeep({
+  store,
+  sleep,
+  onError,
+}: Pick<CustodyDeps, 'store' | 'sleep' | 'onError'>): AsyncDisposable {
   const shutdown = new AbortController()
 
   async function run(): Promise<void> {

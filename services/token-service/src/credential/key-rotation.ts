@@ -3,14 +3,7 @@
  * not changed since it was read; a changed record was already written with the active key.
  */
 import type { KeyRotationProgress } from '@integration-host/shared/contracts/custody'
-import type { CredentialStore } from './credential-store.ts'
-
-export interface KeyRotationDeps {
-  readonly store: Pick<CredentialStore, 'list' | 'counts' | 'reseal' | 'retireKeys' | 'record'>
-  readonly activeKeyId: string
-  readonly now: () => number
-  readonly notifyOutbox: () => void
-}
+import type { CustodyDeps } from './custody-deps.ts'
 
 export type RotateKeys = (who: string, signal: AbortSignal) => AsyncGenerator<KeyRotationProgress>
 
@@ -34,7 +27,9 @@ export function createKeyRotation({
   activeKeyId,
   now,
   notifyOutbox,
-}: KeyRotationDeps): RotateKeys {
+}: Pick<CustodyDeps, 'store' | 'now' | 'notifyOutbox'> & {
+  readonly activeKeyId: string
+}): RotateKeys {
   return async function* rotate(who, signal) {
     const { stored: Total } = await store.counts()
     const firstRefused: string[] = []

@@ -46,8 +46,6 @@ describe('the labels of a transferred credential', () => {
       routine: { refresh: () => Promise.reject(new Error('nothing is refreshed')) },
       refreshAheadMs: 1_000,
       owner: 'test',
-      leaseMs: 1_000,
-      waitTimeoutMs: 1_000,
       now: () => START,
       sleep,
       notifyOutbox: () => {},

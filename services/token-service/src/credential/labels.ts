@@ -9,7 +9,10 @@
 import { z } from 'zod'
 import { parseJsonAs } from '@integration-host/shared/json'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
+import type { AuditCounter } from './audit-counter.ts'
+import type { CredentialSummary } from './credential.ts'
 import type { StoredFields } from './credential-record.ts'
+import { type CredentialStore, notFound, versionMoved } from './credential-store.ts'
 
 export interface Labels {
   /** The name that people use for the company; `null` if no label was set. */
@@ -161,3 +164,32 @@ const sealOf = (keys: KeyRing, name: string, text: string): string =>
 
 /** The seal has a constant version, because labels are kept when the token pair is replaced. */
 const placeOf = (name: string) => ({ name, field: 'LabelsSeal', version: 1 })
+
+/**
+ * Changes label and tags, and resolves with the changed credential. Nothing is changed if `ifVersion` is a number and
+ * the credential has another version.
+ *
+ * @throws {IntegrationError} `credential_not_found`, `version_moved`, `store_unavailable`.
+ */
+export type ChangeLabels = (
+  name: string,
+  change: LabelsChange,
+  who: string,
+  ifVersion: number | null,
+) => Promise<CredentialSummary>
+
+export function createLabelling(deps: {
+  readonly store: Pick<CredentialStore, 'get' | 'label'>
+  readonly auditCounter: Pick<AuditCounter, 'count'>
+}): ChangeLabels {
+  const { store, auditCounter } = deps
+  return async (name, change, who, ifVersion) => {
+    const onChanged = (changed: readonly string[], version: number): void =>
+      auditCounter.count({ name, version }, { who, what: 'labelled', outcome: changed.join(', ') })
+    const labels = await store.label(name, change, onChanged, ifVersion ?? undefined)
+    const credential = labels === 'absent' ? null : await store.get(name)
+    if (credential === null || labels === 'absent') throw notFound(name)
+    if (labels === 'moved') throw versionMoved(credential)
+    return { ...credential, ...labels }
+  }
+}

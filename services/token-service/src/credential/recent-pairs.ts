@@ -10,6 +10,7 @@
  */
 import { labelsChangeOf } from './labels.ts'
 import type { CredentialStore, StoreConnection } from './credential-store.ts'
+import type { CustodyDeps } from './custody-deps.ts'
 import {
   createRestorations,
   type KeptPair,
@@ -29,38 +30,21 @@ export interface RestorationReport {
   readonly outcome: Exclude<RestorationOutcome, 'failed'>
 }
 
-export interface RecentPairsDeps {
-  readonly store: CredentialStore
+export interface RecentPairsDeps extends Pick<
+  CustodyDeps,
+  'store' | 'owner' | 'sleep' | 'notifyOutbox' | 'onError'
+> {
   readonly connection: StoreConnection
   /** The folder for token pairs that cannot be committed; `null` if `RESCUE_DIR` is not set. */
   readonly rescue: RescueFolder | null
-  readonly owner: string
-  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  /** Called when the outbox has a new entry to relay. */
-  readonly notifyOutbox: () => void
   /**
    * Called for each token pair that was stored again, and for each file of `RESCUE_DIR`. It is not called for a token
    * pair that the store still has.
    */
   readonly report: (report: RestorationReport) => void
-  readonly onError: (error: unknown) => void
 }
 
-export interface RecentPairs extends AsyncDisposable {
-  /** A store that forwards all calls to the given store and keeps each stored token pair in memory. */
-  readonly store: CredentialStore
-  /**
-   * Called with a token pair that cannot be committed. Writes the pair to `RESCUE_DIR`, and resolves with `false` if
-   * `RESCUE_DIR` is not set or the write failed.
-   */
-  rescue(pair: KeptPair): Promise<boolean>
-  /**
-   * Starts to store the token pairs of `RESCUE_DIR`. Resolves when the folder was read, without waiting for the store.
-   */
-  restoreFiles(): Promise<void>
-}
-
-export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
+export function createRecentPairs(deps: RecentPairsDeps) {
   const { store, connection, rescue, report } = deps
   const restorations = createRestorations(deps)
   const recent = new Map<string, { readonly pair: KeptPair; readonly keptAt: number }>()
@@ -113,6 +97,10 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
     return outcome
   }
 
+  /**
+   * Called with a token pair that cannot be committed. Writes the pair to `RESCUE_DIR`, and resolves with `false` if
+   * `RESCUE_DIR` is not set or the write failed.
+   */
   async function save(pair: KeptPair): Promise<boolean> {
     forget(pair.name) // The token pair in memory is older than `pair`.
     try {
@@ -137,62 +125,67 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
   })
   const sweep = setInterval(dropExpired, SWEEP_MS)
 
-  return {
-    store: {
-      ...store,
+  /** Forwards all calls to the given store, and keeps each stored token pair in memory. */
+  const keepingStore: CredentialStore = {
+    ...store,
 
-      async acquire(name, owner, leaseMs) {
-        await restorations.settled(name)
-        return store.acquire(name, owner, leaseMs)
-      },
-
-      async commit(lease, grant, dueAt, context, options = {}) {
-        const outcome = await store.commit(lease, grant, dueAt, context, options)
-        if (outcome === 'committed') {
-          const { name, grantId } = lease
-          const { isNoticeNew = false, version = lease.version + 1 } = options
-          keep({ name, version, grantId, isNewGrant: false, grant, dueAt, context, isNoticeNew })
-        }
-        return outcome
-      },
-
-      async put(grant, dueAt, context, options = {}) {
-        const credential = await store.put(grant, dueAt, context, options)
-        const { name, version } = credential
-        const { id: grantId = '' } = options
-        const isNoticeNew = grant.expiryNoticeDays !== null
-        unconfirmed.delete(name)
-        if (grantId === '') recent.delete(name)
-        else keep({ name, version, grantId, isNewGrant: true, grant, dueAt, context, isNoticeNew })
-        return credential
-      },
-
-      async label(name, change, onChanged, version) {
-        const labels = await store.label(name, change, onChanged, version)
-        const known = recent.get(name)
-        if (known !== undefined && typeof labels === 'object')
-          recent.set(name, {
-            ...known,
-            pair: { ...known.pair, grant: { ...known.pair.grant, ...labelsChangeOf(labels) } },
-          })
-        return labels
-      },
-
-      async settle(lease, settlement, context) {
-        // An exported token pair belongs to another installation, so it must not be stored here again.
-        if (settlement.fault?.Code === 'transferred') forget(lease.name)
-        return store.settle(lease, settlement, context)
-      },
-
-      async remove(name, revoked, context, version) {
-        forget(name)
-        return store.remove(name, revoked, context, version)
-      },
+    async acquire(name, owner, leaseMs) {
+      await restorations.settled(name)
+      return store.acquire(name, owner, leaseMs)
     },
 
+    async commit(lease, grant, dueAt, context, options = {}) {
+      const outcome = await store.commit(lease, grant, dueAt, context, options)
+      if (outcome === 'committed') {
+        const { name, grantId } = lease
+        const { isNoticeNew = false, version = lease.version + 1 } = options
+        keep({ name, version, grantId, isNewGrant: false, grant, dueAt, context, isNoticeNew })
+      }
+      return outcome
+    },
+
+    async put(grant, dueAt, context, options = {}) {
+      const credential = await store.put(grant, dueAt, context, options)
+      const { name, version } = credential
+      const { id: grantId = '' } = options
+      const isNoticeNew = grant.expiryNoticeDays !== null
+      unconfirmed.delete(name)
+      if (grantId === '') recent.delete(name)
+      else keep({ name, version, grantId, isNewGrant: true, grant, dueAt, context, isNoticeNew })
+      return credential
+    },
+
+    async label(name, change, onChanged, version) {
+      const labels = await store.label(name, change, onChanged, version)
+      const known = recent.get(name)
+      if (known !== undefined && typeof labels === 'object')
+        recent.set(name, {
+          ...known,
+          pair: { ...known.pair, grant: { ...known.pair.grant, ...labelsChangeOf(labels) } },
+        })
+      return labels
+    },
+
+    async settle(lease, settlement, context) {
+      // An exported token pair belongs to another installation, so it must not be stored here again.
+      if (settlement.fault?.Code === 'transferred') forget(lease.name)
+      return store.settle(lease, settlement, context)
+    },
+
+    async remove(name, revoked, context, version) {
+      forget(name)
+      return store.remove(name, revoked, context, version)
+    },
+  }
+
+  return {
+    store: keepingStore,
     rescue: save,
 
-    async restoreFiles() {
+    /**
+     * Starts to store the token pairs of `RESCUE_DIR`. Resolves when the folder was read, without waiting for the store.
+     */
+    async restoreFiles(): Promise<void> {
       for (const { pair, remove } of (await rescue?.read()) ?? []) {
         void restore(pair, 'file').then(async (outcome) => {
           if (outcome !== 'failed') await remove().catch(deps.onError)
@@ -200,7 +193,7 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
       }
     },
 
-    async [Symbol.asyncDispose]() {
+    async [Symbol.asyncDispose](): Promise<void> {
       clearInterval(sweep)
       watch[Symbol.dispose]()
       await restorations[Symbol.asyncDispose]()

@@ -52,6 +52,23 @@ async function start(options: Partial<ServiceOptions> = {}): Promise<TestService
 async function expire(name = NAME): Promise<void> {
   await changeRecord(redis.redis, keys, name, expiringIn(-1_000))
 }
+/** Starts a service, and connects a company. */
+async function connected(options: Partial<ServiceOptions> = {}): Promise<TestService> {
+  const service = await start(options)
+  await service.connect('1')
+  return service
+}
+/** Starts a service, and connects a company whose access token has expired. */
+async function expired(options: Partial<ServiceOptions> = {}): Promise<TestService> {
+  const service = await connected(options)
+  await expire()
+  return service
+}
+const token = (service: TestService, name = NAME) => service.ask(`/credentials/${name}/token`)
+const shown = async (service: TestService, name = NAME) =>
+  (await service.ask(`/credentials/${name}`)).body
+const refresh = (service: TestService, name = NAME) =>
+  service.ask(`/credentials/${name}/refresh`, { method: 'POST' })
 const refreshes = () => provider.requests.filter(({ grant }) => grant === 'refresh_token')
 const events = async (): Promise<string[]> => {
   // The events are read from the outbox, because the in-process bus has no subscriber.
@@ -86,6 +103,12 @@ function killable(store: CredentialStore) {
   }
 }
 
+/** The options of a process that is killed at a failpoint. */
+function killedAt(point: Failpoint): Partial<ServiceOptions> {
+  const doomed = killable(redis.store)
+  return { store: doomed.store, failpoint: (at) => (at === point ? doomed.die() : undefined) }
+}
+
 describe('single flight (I1 of refresh.ts)', () => {
   it('three replicas with any number of concurrent callers send a single refresh request to the provider', async () => {
     // On a busy machine, a refresh may take longer than the short lease of these tests. Another replica would then
@@ -99,9 +122,7 @@ describe('single flight (I1 of refresh.ts)', () => {
     await services[0]?.connect('1')
     provider.knobs.latencyMs = 150
     await expire()
-    const calls = services.flatMap((service) =>
-      Array.from({ length: 34 }, () => service.ask(`/credentials/${NAME}/token`)),
-    )
+    const calls = services.flatMap((service) => Array.from({ length: 34 }, () => token(service)))
     const responses = await Promise.all(calls)
     expect(new Set(responses.map(({ status }) => status))).toEqual(new Set([200]))
     expect(new Set(responses.map(({ body }) => body['Authenticator'])).size).toBe(1)
@@ -110,32 +131,26 @@ describe('single flight (I1 of refresh.ts)', () => {
   })
 
   it('concurrent refresh requests with the same version cause one refresh, and a later request with this version causes none', async () => {
-    const service = await start()
-    await service.connect('1')
-    const refresh = () => service.ask(`/credentials/${NAME}/refresh`, json({ Version: 1 }))
-    const responses = await Promise.all(Array.from({ length: 20 }, refresh))
+    const service = await connected()
+    const renew = () => service.ask(`/credentials/${NAME}/refresh`, json({ Version: 1 }))
+    const responses = await Promise.all(Array.from({ length: 20 }, renew))
     expect(responses.map(({ body }) => body['Version'])).toEqual(Array(20).fill(2))
-    expect((await refresh()).body['Version']).toBe(2)
+    expect((await renew()).body['Version']).toBe(2)
     expect(refreshes()).toHaveLength(1)
   })
 
   it('a valid access token is issued without waiting for its proactive refresh', async () => {
-    const service = await start({ env: { REFRESH_AHEAD_SECONDS: '600' } })
-    await service.connect('1')
-    const before = (await service.ask(`/credentials/${NAME}/token`)).body
+    const service = await connected({ env: { REFRESH_AHEAD_SECONDS: '600' } })
+    const before = (await token(service)).body
     const gate = Promise.withResolvers<void>()
     provider.script({ until: gate.promise })
     await changeRecord(redis.redis, keys, NAME, expiringIn(60_000))
-    const during = await Promise.all(
-      Array.from({ length: 5 }, () => service.ask(`/credentials/${NAME}/token`)),
-    )
+    const during = await Promise.all(Array.from({ length: 5 }, () => token(service)))
     expect(during.map(({ body }) => body['Authenticator'])).toEqual(
       Array(5).fill(before['Authenticator']),
     )
     gate.resolve()
-    await eventually(async () =>
-      expect((await service.ask(`/credentials/${NAME}`)).body['Version']).toBe(2),
-    )
+    await eventually(async () => expect((await shown(service))['Version']).toBe(2))
     expect(refreshes()).toHaveLength(1)
   })
 
@@ -161,11 +176,9 @@ describe('single flight (I1 of refresh.ts)', () => {
 
 describe('a refresh that is granted', () => {
   it('a granted refresh replaces all tokens, keeps the realm, and counts the token lifetime from the start of the request', async () => {
-    const service = await start()
-    await service.connect('1')
-    await expire()
+    const service = await expired()
     provider.knobs.latencyMs = 100
-    const { body } = await service.ask(`/credentials/${NAME}/token`)
+    const { body } = await token(service)
     const receivedAt = refreshes()[0]?.at ?? 0
     expect(Date.parse(String(body['Expiry']))).toBeLessThanOrEqual(receivedAt + 3_600_000)
     const { lease, credential, refreshToken, previous } = await leased()
@@ -175,12 +188,11 @@ describe('a refresh that is granted', () => {
   })
 
   it('a granted refresh keeps the refresh token and the id token if the response does not contain them', async () => {
-    const service = await start()
-    await service.connect('1')
+    const service = await connected()
     provider.knobs.rotation = 'never'
     provider.script({ members: { refresh_token: undefined, id_token: undefined } })
     await expire()
-    await service.ask(`/credentials/${NAME}/token`)
+    await token(service)
     const { refreshToken, previous, idToken } = await leased()
     expect(refreshToken?.reveal()).toBe(refreshes()[0]?.form.get('refresh_token'))
     expect([previous, idToken === null]).toEqual([null, false])
@@ -205,20 +217,15 @@ describe('a process that is killed during a refresh (I3 and I5 of refresh.ts)', 
     it.each(failpoints)(
       'another replica refreshes the credential after a process was killed %s',
       async (point) => {
-        const doomed = killable(redis.store)
-        const first = await start({
-          store: doomed.store,
-          failpoint: (at) => (at === point ? doomed.die() : undefined),
-        })
-        await first.connect('1')
+        const first = await connected(killedAt(point))
         provider.knobs.rotation = rotation === 'never' ? 'never' : 'always'
         provider.knobs.graceMs = rotation === 'never' ? 0 : 60_000
         await expire()
         await first.call(`/credentials/${NAME}/token`)
         const survivor = await start()
-        const { status, body } = await survivor.ask(`/credentials/${NAME}/token`)
+        const { status, body } = await token(survivor)
         expect([status, typeof body['Authenticator']]).toEqual([200, 'string'])
-        expect((await survivor.ask(`/credentials/${NAME}`)).body).toMatchObject({
+        expect(await shown(survivor)).toMatchObject({
           Status: 'active',
           Version: 2,
         })
@@ -238,34 +245,20 @@ describe('a process that is killed during a refresh (I3 and I5 of refresh.ts)', 
   it.each(failpoints.filter((point) => !isTokenUsed(point)))(
     'no grant is lost if the refreshing process was killed %s, even if a used refresh token becomes invalid immediately',
     async (point) => {
-      const doomed = killable(redis.store)
-      const first = await start({
-        store: doomed.store,
-        failpoint: (at) => (at === point ? doomed.die() : undefined),
-      })
-      await first.connect('1')
-      await expire()
+      const first = await expired(killedAt(point))
       await first.call(`/credentials/${NAME}/token`)
       const survivor = await start()
-      expect((await survivor.ask(`/credentials/${NAME}/token`)).status).toBe(200)
+      expect((await token(survivor)).status).toBe(200)
       expect(refreshes()).toHaveLength(1)
     },
   )
 
   it('if a refresh token can be used only once, a process that is killed before its commit causes one fault rotation_lost', async () => {
-    const doomed = killable(redis.store)
-    const first = await start({
-      store: doomed.store,
-      failpoint: (at) => (at === 'before commit' ? doomed.die() : undefined),
-    })
-    await first.connect('1')
-    await expire()
+    const first = await expired(killedAt('before commit'))
     await first.call(`/credentials/${NAME}/token`)
     // The second service does not publish events, so they stay in the outbox, where the test counts them.
     const survivor = await start({ store: withoutRelay(redis.store) })
-    const responses = await Promise.all(
-      Array.from({ length: 5 }, () => survivor.ask(`/credentials/${NAME}/token`)),
-    )
+    const responses = await Promise.all(Array.from({ length: 5 }, () => token(survivor)))
     expect(responses.map(({ status }) => status)).toEqual(Array(5).fill(424))
     expect(responses[0]?.body).toMatchObject({
       code: 'credential_faulted',
@@ -283,8 +276,7 @@ describe('a process that is killed during a refresh (I3 and I5 of refresh.ts)', 
   it('another process repeats the request of a killed process only when that request can no longer be in flight', async () => {
     const doomed = killable(redis.store)
     const response = Promise.withResolvers<void>()
-    const first = await start({ store: doomed.store })
-    await first.connect('1')
+    const first = await connected({ store: doomed.store })
     provider.knobs.graceMs = 60_000
     await expire()
     provider.script({ until: response.promise })
@@ -292,7 +284,7 @@ describe('a process that is killed during a refresh (I3 and I5 of refresh.ts)', 
     await eventually(() => expect(refreshes()).toHaveLength(1))
     doomed.kill()
     const survivor = await start({ timing: { foreignIntentMaxAgeMs: 1_500 } })
-    expect((await survivor.ask(`/credentials/${NAME}/token`)).status).toBe(200)
+    expect((await token(survivor)).status).toBe(200)
     response.resolve()
     expect(refreshes()).toHaveLength(2)
     const [at1 = 0, at2 = 0] = refreshes().map(({ at }) => at)
@@ -302,91 +294,65 @@ describe('a process that is killed during a refresh (I3 and I5 of refresh.ts)', 
 })
 
 describe('a lease holder that was paused until its lease expired (I7 of refresh.ts)', () => {
-  it('a paused process commits its token pair under a new lease after another replica has recorded a fault', async () => {
-    const wake = Promise.withResolvers<void>()
-    const paused = withoutRenewals(redis.store)
-    const first = await start({
-      store: paused,
-      failpoint: (at) => (at === 'before commit' ? wake.promise : undefined),
+  /** Starts a refresh that pauses before its commit. By default, the paused replica does not renew its leases. */
+  async function pausedRefresh(options: Partial<ServiceOptions> = {}) {
+    const { promise, resolve: wake } = Promise.withResolvers<void>()
+    const first = await expired({
+      store: { ...redis.store, renew: async () => false },
+      failpoint: (at) => (at === 'before commit' ? promise : undefined),
+      ...options,
     })
-    await first.connect('1')
-    await expire()
-    const slow = first.ask(`/credentials/${NAME}/token`)
+    const slow = token(first)
     await eventually(() => expect(refreshes()).toHaveLength(1))
+    return { first, slow, wake }
+  }
+
+  it('a paused process commits its token pair under a new lease after another replica has recorded a fault', async () => {
+    const { slow, wake } = await pausedRefresh()
     // The lease expires, and another replica acquires it. Under strict rotation, the provider rejects the refresh token
     // of the other replica, because the paused process has already used it.
     const second = await start()
-    const taken = await second.ask(`/credentials/${NAME}/token`)
+    const taken = await token(second)
     expect(taken).toMatchObject({ status: 424, body: { Fault: { Code: 'rotation_lost' } } })
-    wake.resolve()
+    wake()
     expect((await slow).status).toBe(200)
     await eventually(async () =>
-      expect((await second.ask(`/credentials/${NAME}`)).body).toMatchObject({
+      expect(await shown(second)).toMatchObject({
         Status: 'active',
         Version: 2,
       }),
     )
-    const healed = await second.ask(`/credentials/${NAME}/token`)
+    const healed = await token(second)
     expect(healed.body['Authenticator']).toBe((await slow).body['Authenticator'])
   })
 
   it('a process that was paused during a refresh commits its token pair, and the replica that waited uses this pair', async () => {
-    const wake = Promise.withResolvers<void>()
-    const first = await start({
-      store: withoutRenewals(redis.store),
-      failpoint: (at) => (at === 'before commit' ? wake.promise : undefined),
-    })
-    await first.connect('1')
-    await expire()
-    const slow = first.ask(`/credentials/${NAME}/token`)
-    await eventually(() => expect(refreshes()).toHaveLength(1))
+    const { slow, wake } = await pausedRefresh()
     const fence = await redis.redis.hget(NAME, 'Fence')
     const second = await start({ timing: { foreignIntentMaxAgeMs: 600_000 } })
-    const waiting = second.ask(`/credentials/${NAME}/token`)
+    const waiting = token(second)
     // The lease of the paused process expires, and the other replica acquires it.
     await eventually(async () => expect(await redis.redis.hget(NAME, 'Fence')).not.toBe(fence))
-    wake.resolve()
+    wake()
     const { status, body } = await waiting
     expect([status, body['Version']]).toEqual([200, 2])
     expect((await slow).body['Authenticator']).toBe(body['Authenticator'])
     expect(refreshes()).toHaveLength(1)
   })
 
-  /** The store as a paused replica uses it: the replica does not renew its leases. */
-  const withoutRenewals = (store: CredentialStore): CredentialStore => ({
-    ...store,
-    renew: async () => false,
-  })
-
   it('a new grant that was stored while the lease holder was paused is not overwritten', async () => {
-    const wake = Promise.withResolvers<void>()
-    const first = await start({
-      failpoint: (at) => (at === 'before commit' ? wake.promise : undefined),
-    })
+    const { first, slow, wake } = await pausedRefresh({ store: redis.store })
     await first.connect('1')
-    await expire()
-    const slow = first.ask(`/credentials/${NAME}/token`)
-    await eventually(() => expect(refreshes()).toHaveLength(1))
-    await first.connect('1')
-    const granted = (await first.ask(`/credentials/${NAME}/token`)).body['Authenticator']
-    wake.resolve()
+    const granted = (await token(first)).body['Authenticator']
+    wake()
     expect((await slow).body).toMatchObject({ Authenticator: granted, Version: 2 })
-    expect((await first.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(granted)
+    expect((await token(first)).body['Authenticator']).toBe(granted)
   })
 
   it('a credential that was removed while the lease holder was paused is not restored', async () => {
-    const wake = Promise.withResolvers<void>()
-    const first = await start({
-      timing: { leaseMs: 300 },
-      store: withoutRenewals(redis.store),
-      failpoint: (at) => (at === 'before commit' ? wake.promise : undefined),
-    })
-    await first.connect('1')
-    await expire()
-    const slow = first.ask(`/credentials/${NAME}/token`)
-    await eventually(() => expect(refreshes()).toHaveLength(1))
+    const { first, slow, wake } = await pausedRefresh({ timing: { leaseMs: 300 } })
     expect((await first.call(`/credentials/${NAME}`, { method: 'DELETE' })).status).toBe(204)
-    wake.resolve()
+    wake()
     expect((await slow).status).toBe(404)
     expect(await redis.redis.exists(NAME)).toBe(0)
   })
@@ -403,8 +369,7 @@ describe('the lease of a refresh', () => {
         return redis.store.renew(lease, leaseMs)
       },
     }
-    const service = await start({ store, timing: { leaseMs: 300 } })
-    await service.connect('1')
+    const service = await connected({ store, timing: { leaseMs: 300 } })
     const ended: [fence: number, renewals: number][] = []
     // Each request takes four times as long as a lease. If the lease of an ended refresh were still renewed, the test
     // would count these renewals during the next request.
@@ -414,7 +379,7 @@ describe('the lease of a refresh', () => {
       { latencyMs: 1_200 },
     ]) {
       provider.script(step)
-      await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+      await refresh(service)
       const last = Math.max(...renewals.keys())
       ended.push([last, renewed(last)])
     }
@@ -435,11 +400,9 @@ describe('a token endpoint that fails', () => {
   ])(
     'a token endpoint that responds with %s gets the same refresh request once more, after a delay',
     async (_, step) => {
-      const service = await start()
-      await service.connect('1')
-      await expire()
+      const service = await expired()
       provider.script(step)
-      expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
+      expect((await token(service)).status).toBe(200)
       expect(refreshes()).toHaveLength(2)
       expect((refreshes()[1]?.at ?? 0) - (refreshes()[0]?.at ?? 0)).toBeGreaterThanOrEqual(45)
       expect(refreshes()[1]?.form.get('refresh_token')).toBe(
@@ -449,9 +412,7 @@ describe('a token endpoint that fails', () => {
   )
 
   it('if the access token has expired, a failing token endpoint causes a fault, and the refresh is retried with back-off', async () => {
-    const service = await start()
-    await service.connect('1')
-    await expire()
+    const service = await expired()
     const before = await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')
     provider.script({ status: 500, body: 'boom' }, { status: 500, body: 'boom' })
     const rejected = await service.call(`/credentials/${NAME}/token`)
@@ -461,7 +422,7 @@ describe('a token endpoint that fails', () => {
     ])
     expect(Number(rejected.headers.get('Retry-After'))).toBeGreaterThanOrEqual(1)
     expect(await rejected.json()).toMatchObject({ code: 'provider_unavailable' })
-    expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({
+    expect(await shown(service)).toMatchObject({
       Status: 'faulted',
       Version: 1,
       Fault: {
@@ -476,7 +437,7 @@ describe('a token endpoint that fails', () => {
       expect((await service.call(`/credentials/${NAME}/token`)).status).toBe(503)
     expect(refreshes()).toHaveLength(2)
     await eventually(async () =>
-      expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({
+      expect(await shown(service)).toMatchObject({
         Status: 'active',
         Version: 2,
       }),
@@ -484,20 +445,17 @@ describe('a token endpoint that fails', () => {
   })
 
   it('a valid access token is issued and no fault is recorded while the token endpoint fails', async () => {
-    const service = await start()
-    await service.connect('1')
-    const token = (await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']
+    const service = await connected()
+    const issued = (await token(service)).body['Authenticator']
     provider.script({ status: 503, body: '' }, { status: 503, body: '' })
     await changeRecord(redis.redis, keys, NAME, expiringIn(60_000))
-    expect((await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(token)
+    expect((await token(service)).body['Authenticator']).toBe(issued)
     await eventually(async () => expect(await redis.redis.hget(NAME, 'Attempts')).toBe('1'))
-    expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({ Status: 'active' })
+    expect(await shown(service)).toMatchObject({ Status: 'active' })
   })
 
   it('the token endpoint gets no further request before its Retry-After has passed', async () => {
-    const service = await start()
-    await service.connect('1')
-    await expire()
+    const service = await expired()
     provider.script({ status: 429, body: '', headers: { 'Retry-After': '30' } })
     const response = await service.call(`/credentials/${NAME}/token`)
     expect([response.status, Number(response.headers.get('Retry-After')) >= 30]).toEqual([
@@ -516,11 +474,9 @@ describe('a refresh token that the provider rejects in an outage (I10 of refresh
   const sentTokens = () => refreshes().map(({ form }) => form.get('refresh_token'))
 
   it('a request for an access token does not send a rejected refresh token again, but the refresh schedule does', async () => {
-    const service = await start({ timing: { rejectedGrantRetryDelaysMs: [1_500, 60_000] } })
-    await service.connect('1')
-    await expire()
+    const service = await expired({ timing: { rejectedGrantRetryDelaysMs: [1_500, 60_000] } })
     provider.script(invalidGrant)
-    const rejected = await service.ask(`/credentials/${NAME}/token`)
+    const rejected = await token(service)
     expect(rejected).toMatchObject({
       status: 424,
       body: {
@@ -529,30 +485,28 @@ describe('a refresh token that the provider rejects in an outage (I10 of refresh
         Fault: { Code: 'used_elsewhere', Final: false, Rejections: 1 },
       },
     })
-    expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
+    expect((await token(service)).status).toBe(424)
     expect(refreshes()).toHaveLength(1)
     // The refresh schedule sends the same refresh token again without a request from a caller.
     await eventually(async () => expect(await redis.redis.hget(NAME, 'Version')).toBe('2'))
     expect(new Set(sentTokens()).size).toBe(1)
-    expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({ Status: 'active' })
-    expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
+    expect(await shown(service)).toMatchObject({ Status: 'active' })
+    expect((await token(service)).status).toBe(200)
   })
 
   it('a rejected refresh token is sent again as often as the provider profile says, and then the fault is final', async () => {
     const bus = cleanup.use(createInProcessBus(silent))
     const published = await collectFaultedEvents(bus)
-    const service = await start({ bus, timing: { rejectedGrantRetryDelaysMs: [20, 20] } })
-    await service.connect('1')
-    await expire()
+    const service = await expired({ bus, timing: { rejectedGrantRetryDelaysMs: [20, 20] } })
     const stored = await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')
     provider.revokeAll()
-    expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
+    expect((await token(service)).status).toBe(424)
     await eventually(async () => expect(await fault()).toMatchObject({ Final: true }))
     expect(await fault()).toMatchObject({ Code: 'used_elsewhere', Rejections: 3 })
     expect(await redis.redis.zscore('credentials:due', NAME)).toBeNull()
     expect(sentTokens()).toHaveLength(3)
     expect(new Set(sentTokens()).size).toBe(1)
-    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    await refresh(service)
     expect(refreshes()).toHaveLength(3)
     expect(await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')).toEqual(stored)
     await eventually(() => expect(published).toHaveLength(2))
@@ -564,35 +518,30 @@ describe('a refresh token that the provider rejects in an outage (I10 of refresh
   })
 
   it('a failure unrelated to the grant does not replace the provisional fault of a rejected refresh token', async () => {
-    const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
-    await service.connect('1')
-    await expire()
+    const service = await expired({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     provider.script(invalidGrant, { status: 503, body: '' }, { status: 503, body: '' })
-    await service.ask(`/credentials/${NAME}/token`)
-    const forced = await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    await token(service)
+    const forced = await refresh(service)
     expect([forced.status, refreshes().length]).toEqual([424, 3])
     expect(await fault()).toMatchObject({ Code: 'used_elsewhere', Final: false, Rejections: 1 })
   })
 
   it('the fault class stays the same after a request of unknown outcome between two rejections', async () => {
-    const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
-    await service.connect('1')
-    await expire()
+    const service = await expired({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     provider.script(invalidGrant, { status: 503, body: '' }, { status: 503, body: '' })
-    await service.ask(`/credentials/${NAME}/token`)
-    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    await token(service)
+    await refresh(service)
     provider.revokeAll()
-    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    await refresh(service)
     expect(await fault()).toMatchObject({ Code: 'used_elsewhere', Rejections: 2 })
   })
 
   it('the previous refresh token is sent only once, even if the current refresh token is rejected several times', async () => {
-    const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
-    await service.connect('1')
-    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    const service = await connected({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
+    await refresh(service)
     provider.revokeAll()
-    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
-    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    await refresh(service)
+    await refresh(service)
     const [first, current, previous, again, ...more] = sentTokens()
     expect(previous).toBe(first)
     expect(again).toBe(current)
@@ -600,11 +549,10 @@ describe('a refresh token that the provider rejects in an outage (I10 of refresh
   })
 
   it('nextExpiryAt ignores a credential whose refresh token was rejected', async () => {
-    const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000] } })
-    await service.connect('1')
+    const service = await connected({ timing: { rejectedGrantRetryDelaysMs: [60_000] } })
     expect((await redis.store.counts()).nextExpiryAt).not.toBeNull()
     provider.revokeAll()
-    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    await refresh(service)
     expect((await redis.store.counts()).nextExpiryAt).toBeNull()
   })
 })
@@ -613,9 +561,8 @@ const FIRST_REJECTION_IS_FINAL = { rejectedGrantRetryDelaysMs: [] }
 
 describe('a grant that has ended (I9 of refresh.ts)', () => {
   it('an ended grant gets a final fault after one request with the previous token, and no further request is sent', async () => {
-    const service = await start({ timing: FIRST_REJECTION_IS_FINAL })
-    await service.connect('1')
-    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    const service = await connected({ timing: FIRST_REJECTION_IS_FINAL })
+    await refresh(service)
     provider.revokeAll()
     const before = await redis.redis.hmget(
       NAME,
@@ -624,7 +571,7 @@ describe('a grant that has ended (I9 of refresh.ts)', () => {
       'StoreA',
       'Previous',
     )
-    const rejected = await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    const rejected = await refresh(service)
     expect(rejected).toMatchObject({
       status: 424,
       body: {
@@ -632,20 +579,20 @@ describe('a grant that has ended (I9 of refresh.ts)', () => {
         detail: `Couldn't refresh token for realm ${NAME}, {"error":"invalid_grant"}`,
       },
     })
-    const shown = refreshes()
+    const sent = refreshes()
       .slice(1)
       .map(({ form }) => form.get('refresh_token'))
-    expect(shown).toHaveLength(2)
-    expect(shown[1]).toBe(refreshes()[0]?.form.get('refresh_token'))
+    expect(sent).toHaveLength(2)
+    expect(sent[1]).toBe(refreshes()[0]?.form.get('refresh_token'))
     expect(
       await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA', 'Previous'),
     ).toEqual(before)
     expect(await redis.redis.zscore('credentials:due', NAME)).toBeNull()
     // The access token is issued until it expires.
-    expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
+    expect((await token(service)).status).toBe(200)
     await expire()
-    expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
-    expect((await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })).status).toBe(424)
+    expect((await token(service)).status).toBe(424)
+    expect((await refresh(service)).status).toBe(424)
     expect(refreshes()).toHaveLength(3)
   })
 
@@ -655,30 +602,24 @@ describe('a grant that has ended (I9 of refresh.ts)', () => {
   ])(
     'a credential is replaced when the company reconnects while the fault is %s',
     async (_, timing) => {
-      const service = await start({ timing })
-      await service.connect('1')
+      const service = await connected({ timing })
       provider.revokeAll()
-      await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+      await refresh(service)
       expect((await service.connect('1')).status).toBe(201)
-      expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({
+      expect(await shown(service)).toMatchObject({
         Status: 'active',
         Version: 2,
       })
-      expect(
-        (await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })).body,
-      ).toMatchObject({ Version: 3 })
+      expect((await refresh(service)).body).toMatchObject({ Version: 3 })
     },
   )
 
   it('no fault is recorded if the provider still accepts the previous refresh token', async () => {
-    const service = await start()
-    await service.connect('1')
-    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    const service = await connected()
+    await refresh(service)
     provider.knobs.graceMs = 60_000
     provider.script({ status: 400, body: '{"error":"invalid_grant"}' })
-    expect(
-      (await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })).body,
-    ).toMatchObject({ Version: 3, Status: 'active' })
+    expect((await refresh(service)).body).toMatchObject({ Version: 3, Status: 'active' })
   })
 
   it('a credential without a refresh token gets the fault no_refresh_token after its access token has expired', async () => {
@@ -686,7 +627,7 @@ describe('a grant that has ended (I9 of refresh.ts)', () => {
     provider.script({ members: { refresh_token: undefined } })
     await service.connect('1')
     await expire()
-    expect(await service.ask(`/credentials/${NAME}/token`)).toMatchObject({
+    expect(await token(service)).toMatchObject({
       status: 424,
       body: { Fault: { Code: 'no_refresh_token' } },
     })
@@ -743,14 +684,13 @@ describe('a provider that rejects the client credentials', () => {
     const service = await start()
     for (const realm of ['1', '2', '3']) await service.connect(realm)
     provider.script({ status: 401, body: '{"error":"invalid_client"}' })
-    const token = (realm: string) => service.ask(`/credentials/ACC-${realm}/token`)
     for (const realm of ['1', '2', '3']) {
       await expire(`ACC-${realm}`)
-      expect((await token(realm)).status).toBe(503)
+      expect((await token(service, `ACC-${realm}`)).status).toBe(503)
     }
     const startedAt = performance.now()
     for (const realm of ['2', '3', '1'])
-      await eventually(async () => expect((await token(realm)).status).toBe(200))
+      await eventually(async () => expect((await token(service, `ACC-${realm}`)).status).toBe(200))
     expect((await service.ask('/health/ready')).body).toMatchObject({
       dependencies: { 'provider-client': { status: 'up' } },
     })
@@ -774,15 +714,15 @@ describe('the service while Redis is unavailable', () => {
     service = await start({ store: far.store, authorizations: far.authorizations })
     await service.connect('1')
     await service.connect('2')
-    const token = (await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']
+    const issued = (await token(service)).body['Authenticator']
     await expire('ACC-2')
     relay.away()
     await eventually(() => expect(far.redis.status).not.toBe('ready'))
-    expect(await service.ask(`/credentials/${NAME}/token`)).toMatchObject({
+    expect(await token(service)).toMatchObject({
       status: 200,
-      body: { Authenticator: token },
+      body: { Authenticator: issued },
     })
-    expect(await service.ask(`/credentials/ACC-2/token`)).toMatchObject({
+    expect(await token(service, 'ACC-2')).toMatchObject({
       status: 503,
       body: { code: 'store_unavailable' },
     })
@@ -793,7 +733,7 @@ describe('the service while Redis is unavailable', () => {
     expect(refreshes()).toHaveLength(0)
     relay.restore()
     await usable(far)
-    expect((await service.ask(`/credentials/ACC-2/token`)).status).toBe(200)
+    expect((await token(service, 'ACC-2')).status).toBe(200)
   })
 
   it.each([
@@ -809,18 +749,14 @@ describe('the service while Redis is unavailable', () => {
       })
       await service.connect('1')
       await expire()
-      const fresh = await service.ask(`/credentials/${NAME}/token`)
+      const fresh = await token(service)
       expect([fresh.status, fresh.body['Version']]).toEqual([200, 2])
       expect(await redis.redis.hget(NAME, 'Version')).toBe('1')
-      expect((await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(
-        fresh.body['Authenticator'],
-      )
+      expect((await token(service)).body['Authenticator']).toBe(fresh.body['Authenticator'])
       relay.restore()
       await eventually(async () => expect(await redis.redis.hget(NAME, 'Version')).toBe('2'))
       await usable(far)
-      expect((await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(
-        fresh.body['Authenticator'],
-      )
+      expect((await token(service)).body['Authenticator']).toBe(fresh.body['Authenticator'])
       expect(refreshes()).toHaveLength(1)
     },
   )
@@ -828,12 +764,10 @@ describe('the service while Redis is unavailable', () => {
 
 describe('a replica whose clock is ahead', () => {
   it('a replica whose clock is ahead cannot delay a refresh for longer than the longest back-off', async () => {
-    const service = await start()
-    await service.connect('1')
-    await expire()
+    const service = await expired()
     const ahead = new Date(Date.now() + 3_600_000).toISOString()
     await redis.redis.hset(NAME, 'NextTryAt', ahead)
-    expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
+    expect((await token(service)).status).toBe(200)
   })
 })
 

@@ -71,7 +71,7 @@ function startRoutine(store: RefreshStore, overrides: Partial<RefreshDeps> = {})
     sleep: (ms, signal) =>
       new Promise((resolve) => {
         setTimeout(resolve, ms)
-        signal.addEventListener('abort', () => resolve())
+        signal?.addEventListener('abort', () => resolve())
       }),
     notifyOutbox: () => {},
     rescue: async () => false,

@@ -47,17 +47,17 @@ import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { backoffMs } from '@integration-host/shared/process/clock'
 import { createSemaphore } from '@integration-host/shared/process/limits'
 import type { Secret } from '@integration-host/shared/secrets/secret'
-import type { Provider, ProviderResponse, TokenSet } from '../provider/provider.ts'
+import type { Provider, ProviderResponse } from '../provider/provider.ts'
 import {
   type Credential,
   credentialOf,
-  expiryNotice,
   freshness,
   type Grant,
-  grantLimits,
   refreshDueAt,
+  renewedGrant,
 } from './credential.ts'
 import type { CredentialStore, Lease, LeasedCredential } from './credential-store.ts'
+import type { CustodyDeps } from './custody-deps.ts'
 import { isGrantRejected, isProvisional, isTerminal, RETRY_CAP_MS } from './fault.ts'
 import {
   endsGrant,
@@ -189,7 +189,7 @@ export interface RefreshReport {
   readonly oddities?: readonly string[]
 }
 
-export interface RefreshDeps {
+export interface RefreshDeps extends Omit<CustodyDeps, 'store'> {
   readonly store: Pick<
     CredentialStore,
     'get' | 'acquire' | 'renew' | 'release' | 'recordIntent' | 'commit' | 'settle'
@@ -200,22 +200,11 @@ export interface RefreshDeps {
    * client credentials.
    */
   readonly heldBackMs: () => number
-  /** Identifies this process in leases. */
-  readonly owner: string
-  readonly refreshAheadMs: number
-  /** The idle limit, in milliseconds: the provider ends a grant that was not refreshed for this time. */
-  readonly idleLimitMs: number
   readonly timing: RefreshTiming
   /** The maximum number of refreshes in flight over all realms. */
   readonly concurrency: number
-  /** Returns the current time in epoch milliseconds. */
-  readonly now: () => number
   /** Returns a random number in [0, 1). */
   readonly random: () => number
-  /** Resolves after `ms`, or as soon as the signal aborts. */
-  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  /** Called when the outbox has a new entry to relay. */
-  readonly notifyOutbox: () => void
   /**
    * Called with a token pair that could not be committed. Writes the pair to a file (I6), and resolves with `false` if
    * that is not possible.
@@ -232,8 +221,6 @@ export interface RefreshDeps {
    * pair is lost with its response, and this report explains a later failure `rotation_lost`.
    */
   readonly reportWithoutResult: (call: CallWithoutResult) => void
-  /** Receives an unexpected error while a token pair is committed. The commit is retried. */
-  readonly onError: (error: unknown) => void
   /** Called and awaited at each failpoint, where a test can interrupt the refresh. Only tests set this function. */
   readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
@@ -505,7 +492,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       switch (outcome.kind) {
         case 'granted': {
           const { tokens, oddities } = outcome
-          const grant = renewedGrant(leased, token, tokens, startedAt, deps.idleLimitMs)
+          const before = { ...leased, ...credential }
+          const grant = renewedGrant(before, token, tokens, startedAt, deps.idleLimitMs)
           return commitRotation(leased, grant, requester, renewal, calls, oddities)
         }
         case 'never_sent':
@@ -724,34 +712,4 @@ const withoutForce = (goal: RefreshGoal): RefreshGoal =>
 
 interface LeaseRenewal {
   readonly stop: () => void
-}
-
-/** Returns the grant after a refresh with the token `used`. Members that the response lacks keep their values. */
-function renewedGrant(
-  { credential, refreshToken, idToken, previous }: LeasedCredential,
-  used: Secret,
-  tokens: TokenSet,
-  startedAt: number,
-  idleLimitMs: number,
-): Grant {
-  const next = tokens.refreshToken ?? used // Without a new refresh token, the sent one stays valid (RFC 6749 §6).
-  const limits = grantLimits(tokens, startedAt, idleLimitMs)
-  const hardExpiresAt = limits.hardExpiresAt ?? credential.hardExpiresAt
-  const isRotated = refreshToken !== null && next.reveal() !== refreshToken.reveal()
-  return {
-    name: credential.name,
-    environment: credential.environment,
-    // The lifetime of the access token is counted from the start of the request, because the provider may have issued
-    // the token at any time since then.
-    expiresAt: startedAt + Math.floor(tokens.lifetimeSeconds * 1_000),
-    refreshedAt: startedAt,
-    idleExpiresAt: limits.idleExpiresAt,
-    hardExpiresAt,
-    expiryNoticeDays: expiryNotice(hardExpiresAt, startedAt),
-    accessToken: tokens.accessToken,
-    refreshToken: next,
-    idToken: tokens.idToken ?? idToken,
-    previous: isRotated ? { token: refreshToken, retiredAt: startedAt } : previous,
-    isUnused: isRotated && next.reveal() !== used.reveal(),
-  }
 }

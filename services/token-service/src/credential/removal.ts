@@ -2,46 +2,40 @@
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Provider } from '../provider/provider.ts'
-import { notFound, versionMoved } from './access-token.ts'
-import type { CredentialStore } from './credential-store.ts'
-import { type LeaseDeps, acquireLease } from './lease.ts'
+import { notFound, versionMoved } from './credential-store.ts'
+import type { CustodyDeps } from './custody-deps.ts'
+import { acquireLease } from './lease.ts'
 
-export interface RemovalDeps extends LeaseDeps {
-  readonly store: Pick<CredentialStore, 'acquire' | 'release' | 'remove'>
+export interface RemovalDeps extends Pick<
+  CustodyDeps,
+  'store' | 'owner' | 'now' | 'sleep' | 'notifyOutbox'
+> {
   readonly provider: Pick<Provider, 'revoke'>
-  readonly now: () => number
-  readonly notifyOutbox: () => void
-}
-
-export interface Removed {
-  /** Whether the provider confirmed that the grant has ended. */
-  readonly isRevoked: boolean
-}
-
-export interface RemovalOptions {
-  readonly erase: boolean
-  /** The reason that the caller has given, for the audit log. */
-  readonly reason?: string | undefined
 }
 
 /**
- * Returns a function that removes a credential. A record that cannot be decrypted is removed without a revocation. With
- * `erase`, the event of the removal makes the coordinator erase the data of the company's runs.
+ * Removes a credential. A record that cannot be decrypted is removed without a revocation. With `erase`, the event of the
+ * removal makes the coordinator erase the data of the company's runs. Resolves with whether the provider confirmed that
+ * the grant has ended.
  *
- * The function throws the errors of {@link acquireLease}, except `DecryptionError`. It also throws `version_moved` if
- * `ifVersion` is a number and another version is stored. In this case, the provider got no request, unless the company
- * was reconnected while the provider revoked the previous grant.
+ * Throws the errors of {@link acquireLease}, except `DecryptionError`. Also throws `version_moved` if `ifVersion` is a
+ * number and another version is stored. In this case, the provider got no request, unless the company was reconnected
+ * while the provider revoked the previous grant.
  */
-export function createRemoval(
-  deps: RemovalDeps,
-): (
+export type RemoveCredential = (
   name: string,
   who: string,
-  ifVersion?: number | null,
-  options?: RemovalOptions,
-) => Promise<Removed> {
+  ifVersion: number | null,
+  options: {
+    readonly erase: boolean
+    /** The reason that the caller has given, for the audit log. */
+    readonly reason: string | undefined
+  },
+) => Promise<{ readonly isRevoked: boolean }>
+
+export function createRemoval(deps: RemovalDeps): RemoveCredential {
   const { store, provider, now } = deps
-  return async (name, who, ifVersion = null, { erase, reason } = { erase: false }) => {
+  return async (name, who, ifVersion, { erase, reason }) => {
     for (;;) {
       const leased = await acquireLease(name, deps).catch((error: unknown) => {
         if (error instanceof DecryptionError) return null

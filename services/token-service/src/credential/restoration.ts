@@ -15,6 +15,7 @@ import { backoffMs } from '@integration-host/shared/process/clock'
 import { createSemaphore } from '@integration-host/shared/process/limits'
 import type { Credential, Grant } from './credential.ts'
 import { type CredentialStore, type Lease, VersionConflict } from './credential-store.ts'
+import type { CustodyDeps } from './custody-deps.ts'
 import type { AuditContext } from './outbox.ts'
 
 /** A token pair with everything that is needed to commit it again. */
@@ -53,29 +54,8 @@ export interface RescueFolder {
  */
 export type RestorationOutcome = 'restored' | 'superseded' | 'failed'
 
-export interface RestorationDeps {
+export interface RestorationDeps extends Pick<CustodyDeps, 'owner' | 'sleep' | 'onError'> {
   readonly store: Pick<CredentialStore, 'get' | 'acquire' | 'release' | 'commit' | 'put'>
-  /** Identifies this process in leases. */
-  readonly owner: string
-  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  /** Receives an unexpected error, which ends the restoration. */
-  readonly onError: (error: unknown) => void
-}
-
-export interface Restorations extends AsyncDisposable {
-  /**
-   * Stores a token pair again if the store does not have it. Restorations of one credential run one after the other.
-   * `isOnlyCopy` means that no other copy of the token pair exists, and that the caller deletes this copy after the
-   * restoration. If the store has a newer token pair, a restoration with `isOnlyCopy` ends only when the newer token
-   * pair is replicated.
-   */
-  restore(pair: KeptPair, options?: { readonly isOnlyCopy: boolean }): Promise<RestorationOutcome>
-  /**
-   * Resolves when no restoration of this credential is running.
-   *
-   * @throws {IntegrationError} `store_unavailable` if a restoration is still running after 5 s.
-   */
-  settled(name: string): Promise<void>
 }
 
 const LEASE_MS = 15_000
@@ -92,7 +72,9 @@ type Progress =
   | { readonly step: 'put' }
   | { readonly step: 'commit'; readonly lease: Lease }
 
-export function createRestorations(deps: RestorationDeps): Restorations {
+export type Restorations = ReturnType<typeof createRestorations>
+
+export function createRestorations(deps: RestorationDeps) {
   const { store, sleep } = deps
   const inFlight = new Map<string, Promise<RestorationOutcome>>()
   const semaphore = createSemaphore(CONCURRENCY)
@@ -164,7 +146,16 @@ export function createRestorations(deps: RestorationDeps): Restorations {
   }
 
   return {
-    restore(pair, { isOnlyCopy } = { isOnlyCopy: false }) {
+    /**
+     * Stores a token pair again if the store does not have it. Restorations of one credential run one after the other.
+     * `isOnlyCopy` means that no other copy of the token pair exists, and that the caller deletes this copy after the
+     * restoration. If the store has a newer token pair, a restoration with `isOnlyCopy` ends only when the newer token
+     * pair is replicated.
+     */
+    restore(
+      pair: KeptPair,
+      { isOnlyCopy }: { readonly isOnlyCopy: boolean } = { isOnlyCopy: false },
+    ): Promise<RestorationOutcome> {
       const earlier = inFlight.get(pair.name) ?? Promise.resolve()
       const running = earlier
         .then(() => semaphore.run(() => untilStored(pair, isOnlyCopy)))
@@ -175,7 +166,12 @@ export function createRestorations(deps: RestorationDeps): Restorations {
       return running
     },
 
-    async settled(name) {
+    /**
+     * Resolves when no restoration of this credential is running.
+     *
+     * @throws {IntegrationError} `store_unavailable` if a restoration is still running after 5 s.
+     */
+    async settled(name: string): Promise<void> {
       const running = inFlight.get(name)
       if (running === undefined) return
       const timer = new AbortController()
@@ -190,7 +186,7 @@ export function createRestorations(deps: RestorationDeps): Restorations {
       })
     },
 
-    async [Symbol.asyncDispose]() {
+    async [Symbol.asyncDispose](): Promise<void> {
       shutdown.abort()
       await Promise.all(inFlight.values())
     },

@@ -13,10 +13,10 @@ import { randomUUID } from 'node:crypto'
 import type { ExportDocument, ImportReport } from '@integration-host/shared/contracts/custody'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { createSemaphore } from '@integration-host/shared/process/limits'
-import { notFound } from './access-token.ts'
 import { type Credential, expiryNotice, type Grant, refreshDueAt } from './credential.ts'
-import { type CredentialStore, type LeasedCredential, VersionConflict } from './credential-store.ts'
-import { type LeaseDeps, acquireLease } from './lease.ts'
+import { type LeasedCredential, notFound, VersionConflict } from './credential-store.ts'
+import type { CustodyDeps } from './custody-deps.ts'
+import { acquireLease } from './lease.ts'
 import {
   type DocumentSecret,
   type ExportedCredential,
@@ -26,40 +26,16 @@ import {
 import { faultOf, isGrantRejected } from './fault.ts'
 import type { RefreshRoutine } from './refresh.ts'
 
-export interface TransferDeps extends LeaseDeps {
-  readonly store: Pick<CredentialStore, 'get' | 'acquire' | 'release' | 'settle' | 'put'>
+export interface TransferDeps extends Pick<
+  CustodyDeps,
+  'store' | 'owner' | 'refreshAheadMs' | 'now' | 'sleep' | 'notifyOutbox'
+> {
   readonly routine: Pick<RefreshRoutine, 'refresh'>
-  readonly refreshAheadMs: number
-  readonly now: () => number
-  readonly notifyOutbox: () => void
 }
 
-export interface Transfers {
-  /**
-   * Marks credentials as transferred, and returns them encrypted. If an error occurs, the credentials that were already
-   * marked can be exported again.
-   *
-   * @throws the errors of {@link acquireLease}; also `provider_unavailable` while it is unknown whether the provider
-   * has rotated a refresh token
-   */
-  exportCredentials(
-    names: readonly string[],
-    sealedWith: DocumentSecret,
-    who: string,
-  ): Promise<ExportDocument>
-  /**
-   * Stores the credentials of an export document.
-   *
-   * @throws {IntegrationError} `invalid_request` if the document cannot be decrypted; `store_unavailable`.
-   */
-  importCredentials(
-    document: ExportDocument,
-    sealedWith: DocumentSecret,
-    options: { readonly overwrite: boolean; readonly who: string },
-  ): Promise<ImportReport>
-}
+export type Transfers = ReturnType<typeof createTransfers>
 
-export function createTransfers(deps: TransferDeps): Transfers {
+export function createTransfers(deps: TransferDeps) {
   const { store, now } = deps
   /**
    * Only one document is encrypted or decrypted at a time, because deriving a key from a passphrase needs 128 MiB and
@@ -151,7 +127,18 @@ export function createTransfers(deps: TransferDeps): Transfers {
   }
 
   return {
-    async exportCredentials(names, sealedWith, who) {
+    /**
+     * Marks credentials as transferred, and returns them encrypted. If an error occurs, the credentials that were
+     * already marked can be exported again.
+     *
+     * @throws the errors of {@link acquireLease}; also `provider_unavailable` while it is unknown whether the provider
+     * has rotated a refresh token
+     */
+    async exportCredentials(
+      names: readonly string[],
+      sealedWith: DocumentSecret,
+      who: string,
+    ): Promise<ExportDocument> {
       const wanted = [...new Set(names)]
       // All names are checked before any credential is marked as transferred, because this installation no longer
       // refreshes a marked credential. An export with a wrong name therefore marks no credential.
@@ -165,7 +152,16 @@ export function createTransfers(deps: TransferDeps): Transfers {
       return documents.run(() => sealDocument(exported, sealedWith, now()))
     },
 
-    async importCredentials(document, sealedWith, { overwrite, who }) {
+    /**
+     * Stores the credentials of an export document.
+     *
+     * @throws {IntegrationError} `invalid_request` if the document cannot be decrypted; `store_unavailable`.
+     */
+    async importCredentials(
+      document: ExportDocument,
+      sealedWith: DocumentSecret,
+      { overwrite, who }: { readonly overwrite: boolean; readonly who: string },
+    ): Promise<ImportReport> {
       const report: ImportReport = { imported: [], refused: [] }
       const opened = await documents.run(() => openDocument(document, sealedWith))
       for (const exported of opened) {

@@ -158,13 +158,21 @@ describe('the state parameter of an authorization request', () => {
     expect(exchanges()).toHaveLength(1)
   })
 
-  it('a callback with another code is rejected if its state was already used', async () => {
+  it('a callback whose state was already used is rejected, and the stored credential is kept', async () => {
     const started = await startInBrowser()
-    expect((await callBackFor(started)).status).toBe(302)
-    expect((await callBackFor(started)).status).toBe(400)
-    expect((await callBackFor(started, { realmId: '2' })).status).toBe(400)
+    const code = provider.authorize(started.consent)
+    expect((await callBackFor(started, { code })).status).toBe(302)
+    for (const query of [{ code }, {}, { realmId: '2' }]) {
+      const again = await callBackFor(started, query)
+      expect([again.status, await again.json()]).toEqual([
+        400,
+        expect.objectContaining({ code: 'authorization_invalid' }),
+      ])
+    }
     expect(exchanges()).toHaveLength(1)
-    expect(await names()).toEqual(['ACC-1'])
+    expect((await service.ask('/credentials')).body['items']).toMatchObject([
+      { Name: 'ACC-1', Version: 1, Status: 'active' },
+    ])
   })
 
   it('a used state is kept for as long as its authorization request is valid, on every clock', async () => {
@@ -194,6 +202,7 @@ describe('the state parameter of an authorization request', () => {
     ['a cookie of another name', (cookie) => cookie.replace('authorization', 'Authorization')],
     ['a __Host- cookie that this service did not set', (cookie) => `__Host-${cookie}`],
     ['a cookie without its last character', (cookie) => cookie.slice(0, -1)],
+    ['the cookie of another browser', () => `authorization=${'A'.repeat(43)}`],
   ])('a callback with %s is rejected, and does not use up its state', async (_, bend) => {
     const started = await startInBrowser()
     await expectRefused(await callBackFor(started, {}, bend(started.cookie)))
@@ -268,6 +277,8 @@ describe('the issuer of an authorization response (RFC 9207)', () => {
     const started = await startInBrowser()
     await expectRefused(await callBackFor(started, { iss: bend(provider.url) }))
     await expectRefused(await callBackFor(started, { iss: provider.url }))
+    const again = await callBackFor(await startInBrowser(), { iss: provider.url })
+    expect(again.status).toBe(302)
   })
 
   it.each(['', 'iss=', 'iss=&iss=x'])(
@@ -295,6 +306,12 @@ describe('a parameter of a callback', () => {
   )
 
   it.each([
+    'code=&realmId=1',
+    'code=c&realmId=',
+    'realmId=1',
+    'code=c',
+    'code=a%0d%0ab&realmId=1',
+    `code=${'c'.repeat(5_000)}&realmId=1`,
     'code=&code=c&realmId=1',
     'code=c&code=c&realmId=1',
     'code=c&Code=&realmId=1',
@@ -316,8 +333,19 @@ describe('a parameter of a callback', () => {
     await expectRefused(answer)
   })
 
-  it.each(['state=&state={}', 'state={}&state={}', 'state={}&state=', 'State={}', 'state[]={}'])(
-    'a callback with a repeated or misspelled state is rejected: %s',
+  it.each([
+    'state=&state={}',
+    'state={}&state={}',
+    'state={}&state=',
+    'State={}',
+    'state[]={}',
+    '',
+    'state=',
+    `state=${'x'.repeat(43)}`,
+    `state=${'s'.repeat(10_000)}`,
+    'state=%ff%fe',
+  ])(
+    'a callback with a missing, unknown, repeated or misspelled state is rejected: %s',
     async (query) => {
       const started = await startInBrowser()
       const own = query.replaceAll('{}', started.state)

@@ -1,4 +1,3 @@
-import type { ActionQuota } from '../credential/action-quota.ts'
 import { type Context, Hono } from 'hono'
 import { html } from 'hono/html'
 import { describeRoute } from 'hono-openapi'
@@ -7,30 +6,19 @@ import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { Label, Tags } from '@integration-host/shared/contracts/text'
 import { CredentialName, Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { rejectHead, rejectSubresource } from '@integration-host/shared/http/origin-guard'
-import type { NetworkOf } from '@integration-host/shared/http/peer-network'
-import type { PageContent } from '@integration-host/shared/http/page'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
+import { rejectHead } from '@integration-host/shared/http/origin-guard'
+import type { PageContent } from '@integration-host/shared/http/page'
 import { responses, textResponse, validate } from '@integration-host/shared/http/service-app'
 import {
-  type Authorization,
+  type AuthorizationRequest,
   type Callback,
   MAX_RETURN_TO_LENGTH,
 } from '../authorization/authorization-request.ts'
-import type { CompleteAuthorization } from '../authorization/callback.ts'
-import type { CodeExchanges } from '../authorization/code-exchange.ts'
-import type { ExchangeAdmission } from '../authorization/exchange-admission.ts'
-import type { AuthorizationRequest } from '../authorization/sealed-request.ts'
-import { button, type FormTarget, type Pages } from './browser-page.ts'
-import {
-  atOwnOrigin,
-  browserProblems,
-  type ConnectedCompany,
-  createBrowserCookie,
-} from './browser-session.ts'
-import { Code, readCallback, single } from './callback-parameters.ts'
-import { changedCredential } from './changed-credential.ts'
-import { requireJson } from './json-body.ts'
+import { browserProblems, button, type FormTarget, realmParameter, single } from './browser.ts'
+import { changedCredential } from './credentials.ts'
+import { requireJson } from './request.ts'
+import type { RouteDeps } from './route-deps.ts'
 
 export const ReturnTo = z.string().min(1).max(MAX_RETURN_TO_LENGTH)
 
@@ -45,43 +33,24 @@ const StartBody = z
 const StartedView = z
   .object({ url: z.url(), state: z.string(), expires_at: z.iso.datetime() })
   .meta({ ref: 'StartedAuthorization' })
+/** An authorization code, which consists of visible ASCII characters (RFC 6749 appendix A.11). */
+const Code = z.string().regex(/^[\x21-\x7e]{1,2048}$/, 'must be 1-2048 visible characters')
 const ExchangeBody = z.strictObject({ RealmID: Realm, Code }).meta({ ref: 'ExchangeCode' })
-
-export interface AuthorizationRoutesDeps {
-  readonly authorization: Pick<Authorization, 'start' | 'requestOf'>
-  readonly completeAuthorization: CompleteAuthorization
-  readonly exchanges: Pick<CodeExchanges, 'exchange'>
-  readonly admission: ExchangeAdmission
-  readonly actionQuota: ActionQuota
-  readonly networkOf: NetworkOf
-  /** Whether any client can start an authorization with `GET /authorize` (the setting `AUTHORIZE`). */
-  readonly isAuthorizeOpen: boolean
-  /** The setting `REDIRECT`: the URL of this service to which the provider redirects browsers. */
-  readonly redirectUri: URL
-  readonly pages: Pages
-  readonly connectedCompany: ConnectedCompany
-  /** Returns the name by which people know the company of a credential; `null` if it has none, or is not stored. */
-  readonly nameOf: (name: string) => Promise<string | null>
-  /** Resolves when the name of a company that was just connected is read, or after a short time. */
-  readonly nameSettled: (name: string) => Promise<void>
-}
 
 /**
  * The routes of the authorization code flow (RFC 6749 §4.1): the start, the callback of the provider, and the final
  * page.
  */
-export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
-  const { authorization, completeAuthorization, exchanges, admission, redirectUri } = deps
+export function authorizationRoutes(deps: RouteDeps): Hono {
+  const { authorization, completeAuthorization, exchanges, admission, browser } = deps
   const tags = ['authorization']
-  const cookie = createBrowserCookie(redirectUri)
-  const company = deps.connectedCompany
-  const { forBrowser, page, productOr } = deps.pages
+  const { forBrowser, page, productOr } = browser
 
   async function complete(c: Context, callback: Callback): Promise<Response> {
     const completed = await completeAuthorization(callback)
     if (completed.kind === 'denied') return denied(c, callback.error, completed.returnTo)
     const { credential, returnTo } = completed
-    if (returnTo === null) company.remember(c, credential)
+    if (returnTo === null) browser.rememberConnected(c, credential.Name)
     return c.redirect(returnTo ?? `/connected?name=${credential.Name}`, 302)
   }
 
@@ -90,8 +59,8 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
    * this one, or go back to `return_to`. The state cannot be used again, and the page must not contain it.
    */
   function nextStepOf(request: AuthorizationRequest, scriptNonce: string): PageContent | null {
-    const { browser, returnTo } = request
-    if (browser !== null) return button('Start again', scriptNonce, startOf(request))
+    const { returnTo } = request
+    if (request.browser !== null) return button('Start again', scriptNonce, startOf(request))
     return returnTo === null
       ? null
       : html`<p><a href="${returnTo}">Back to ${new URL(returnTo).host}</a></p>`
@@ -99,7 +68,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
 
   /** Returns the name of a company with its id, if this browser has just connected it and its name is known. */
   async function connectedName(c: Context, name: string): Promise<string | null> {
-    if (!company.isRemembered(c, name)) return null
+    if (!browser.hasConnected(c, name)) return null
     await deps.nameSettled(name)
     const text = await deps.nameOf(name).catch(() => null)
     return text === null ? null : `${text} (${name})`
@@ -146,19 +115,15 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         },
       }),
       (c) =>
-        forBrowser(c, async () => {
-          rejectHead(c, 'GET')
-          rejectSubresource(c)
-          const own = atOwnOrigin(c, redirectUri)
-          if (own !== null) return c.redirect(own, 302)
+        browser.navigated(c, async () => {
           if (!deps.isAuthorizeOpen)
             throw new IntegrationError(
               'forbidden',
               'This installation connects companies by link only. Ask its operators for a connect link. (Operators: POST /connect-links creates one; the setting AUTHORIZE=open opens this address for everyone.)',
             )
           const returnTo = single(c, ['return_to'], ReturnTo)
-          return cookie.authorize(c, (browser) =>
-            authorization.start({ returnTo, realm: null, browser }),
+          return browser.authorize(c, (id) =>
+            authorization.start({ returnTo, realm: null, browser: id }),
           )
         }),
     )
@@ -185,7 +150,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       (c) =>
         forBrowser(c, async () => {
           rejectHead(c, 'GET, POST')
-          const callback = readCallback(c, cookie.read(c), deps.networkOf(c))
+          const callback = readCallback(c, browser.idOf(c), deps.networkOf(c))
           const request = authorization.requestOf(callback) // throws for another browser
           return forBrowser(
             c,
@@ -217,7 +182,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
           isByVisitor: false,
           ...unbound,
         }
-        await deps.actionQuota.take(callerOf(c).keyId, 1)
+        await deps.takeActions(callerOf(c).keyId, 1)
         const permit = await admission.admit('key', callerOf(c).shareOf ?? deps.networkOf(c))
         try {
           return c.json(changedCredential(callerOf(c), await exchanges.exchange(wanted)), 201)
@@ -273,4 +238,36 @@ function denied(c: Context, error: string | null, returnTo: string | null): Resp
   const url = new URL(returnTo)
   url.searchParams.set('error', error ?? 'access_denied')
   return c.redirect(url.href, 302)
+}
+
+/**
+ * Reads the parameters of the provider's redirect (RFC 6749 §4.1.2), to which the provider adds `realmId`. `browser` is the value of the authorization cookie; `null` if there
+ * is none. `network` is the network of the browser.
+ *
+ * @throws {IntegrationError} `invalid_request`, `authorization_denied`, `authorization_invalid`
+ */
+function readCallback(c: Context, browser: string | null, network: string): Callback {
+  const state = single(
+    c,
+    ['state'],
+    z.string().regex(/^[\x20-\x7e]{1,2048}$/, 'is not a state that this service issued'),
+  )
+  const error = single(c, ['error'], z.string().regex(/^[\x20-\x7e]{1,256}$/, 'must be printable'))
+  // RFC 6749 §4.1.2.1 requires the state in an error response, but Intuit does not document that it sends the state.
+  if (state === null && error !== null)
+    throw new IntegrationError(
+      'authorization_denied',
+      'the provider reports that the authorization was not granted; nothing was stored',
+    )
+  if (state === null)
+    throw new IntegrationError('authorization_invalid', 'the callback has no state')
+  return {
+    state,
+    code: single(c, ['code', 'Code'], Code),
+    realm: realmParameter(c),
+    error: error === null || /^[a-z_]{1,64}$/.test(error) ? error : 'unknown_error',
+    issuer: single(c, ['iss'], z.string().max(2048)),
+    browser,
+    network,
+  }
 }

@@ -1,26 +1,23 @@
 import { Hono } from 'hono'
+import { createFactory } from 'hono/factory'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { Caller } from '@integration-host/shared/access/caller'
+import { KeyId } from '@integration-host/shared/access/key-list'
 import { Label, Tags } from '@integration-host/shared/contracts/text'
+import { OpenLinks } from '@integration-host/shared/contracts/operations'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
+import { onlyKnownQuery } from '@integration-host/shared/http/request'
 import { knownQuery, responses, validate } from '@integration-host/shared/http/service-app'
-import {
-  type ConnectLink,
-  type ConnectLinkStore,
-  positionOf,
-} from '../authorization/connect-link-store.ts'
-import {
-  type ConnectLinks,
-  DEFAULT_LINK_SECONDS,
-  MAX_LINK_SECONDS,
-} from '../authorization/connect-links.ts'
+import { type ConnectLink, findLinks, positionOf } from '../authorization/connect-link-store.ts'
+import { DEFAULT_LINK_SECONDS, MAX_LINK_SECONDS } from '../authorization/connect-links.ts'
 import { ReturnTo } from './authorization.ts'
-import { requireJson } from './json-body.ts'
-import { wholeNumber } from './whole-number.ts'
+import { requireJson, wholeNumber } from './request.ts'
+import type { RouteDeps } from './route-deps.ts'
 
+const tags = ['connect links']
 const LinkBody = z
   .strictObject({
     realm: Realm.optional().meta({ description: 'the only company that the link may connect' }),
@@ -63,20 +60,8 @@ const PageQuery = z.object({
   limit: wholeNumber(1, 500).optional(),
 })
 
-export interface ConnectLinkRoutesDeps {
-  readonly connectLinks: ConnectLinks
-  readonly links: Pick<ConnectLinkStore, 'get' | 'list'>
-  /** The setting `REDIRECT`. The URL of a connect link begins with the origin and the path prefix of this setting. */
-  readonly redirectUri: URL
-}
-
 /** The routes with which operators create, list and delete connect links. */
-export function connectLinkRoutes({
-  connectLinks,
-  links,
-  redirectUri,
-}: ConnectLinkRoutesDeps): Hono {
-  const tags = ['connect links']
+export function connectLinkRoutes({ connectLinks, links, redirectUri }: RouteDeps): Hono {
   return new Hono()
     .post(
       '/connect-links',
@@ -164,6 +149,53 @@ export function connectLinkRoutes({
         if (!isRemoved) throw new IntegrationError('not_found', 'there is no such connect link')
         return c.body(null, 204)
       },
+    )
+}
+
+/** `/keys/{id}/open`: the unused connect links that a key has created, for the revocation of the key. */
+export function keyLinkRoutes({ connectLinks, links }: RouteDeps): Hono {
+  const linksOf = (id: string): Promise<readonly ConnectLink[]> =>
+    findLinks(links, ({ keyId, usedAt }) => keyId === id && usedAt === null)
+  const route = (
+    operationId: string,
+    summary: string,
+    change: (link: ConnectLink, caller: Caller) => Promise<unknown> = async () => {},
+  ) =>
+    createFactory().createHandlers(
+      needs('credentials:manage'),
+      describeRoute({
+        operationId,
+        tags,
+        summary,
+        responses: responses(OpenLinks),
+      }),
+      onlyKnownQuery(),
+      validate('param', z.object({ id: KeyId })),
+      async (c) => {
+        const caller = callerOf(c)
+        caller.requireEveryRealm()
+        const open = await linksOf(c.req.valid('param').id)
+        for (const link of open) await change(link, caller)
+        return c.json({ ConnectLinks: open.length } satisfies z.output<typeof OpenLinks>)
+      },
+    )
+  return new Hono()
+    .get('/keys/:id/open', ...route('countLinksOfKey', 'How many unused connect links a key has'))
+    .delete(
+      '/keys/:id/open',
+      ...route(
+        'withdrawLinksOfKey',
+        'Withdraws the unused connect links of a key',
+        (link, caller) => connectLinks.withdraw(link, caller.name),
+      ),
+    )
+    .post(
+      '/keys/:id/open/keep',
+      ...route(
+        'keepLinksOfKey',
+        'Makes the unused connect links of a key independent of the key',
+        (link) => connectLinks.keep(link),
+      ),
     )
 }
 

@@ -92,7 +92,15 @@ describe('GET /credentials', () => {
     `q=${'x'.repeat(101)}`,
     'q=a&q=b',
     'cursor=1',
+    'cursor=ACC-',
+    'cursor=',
     'limit=0',
+    'limit=501',
+    'limit=-1',
+    'limit=1.5',
+    'limit=x',
+    'limit=',
+    'limit=1e3',
     'label=Acme',
   ])('GET /credentials responds 400 to %s', async (query) => {
     const { status, body } = await service.ask(`/credentials?${query}`)

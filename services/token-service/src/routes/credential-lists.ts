@@ -11,10 +11,10 @@ import { routedFixedPath } from '@integration-host/shared/http/openapi'
 import { onlyKnownQuery } from '@integration-host/shared/http/request'
 import { knownQuery, responses } from '@integration-host/shared/http/service-app'
 import { viewOf } from '../credential/credential.ts'
-import type { CredentialStore } from '../credential/credential-store.ts'
 import { faultClasses } from '../credential/fault.ts'
 import { folded, nameRanges } from '../credential/listing.ts'
-import { wholeNumber } from './whole-number.ts'
+import { wholeNumber } from './request.ts'
+import type { RouteDeps } from './route-deps.ts'
 
 /** Returns the schema of a query parameter that may be repeated and may contain several values, separated by commas. */
 const oneOrMore = <Item extends z.ZodType<unknown, string>>(item: Item) =>
@@ -72,14 +72,8 @@ const CredentialPage = z
 
 export const SUMMARY_PATH = '/credentials/summary'
 
-export interface CredentialListRoutesDeps {
-  readonly lists: Pick<CredentialStore, 'find' | 'summary'>
-  /** The setting `REFRESH_AHEAD_SECONDS` in milliseconds, from which the time of the next refresh is computed. */
-  readonly refreshAheadMs: number
-}
-
 /** The routes that list and count the credentials that the caller's key may see. */
-export function credentialListRoutes({ lists, refreshAheadMs }: CredentialListRoutesDeps): Hono {
+export function credentialListRoutes({ store, refreshAheadMs }: RouteDeps): Hono {
   const tags = ['credentials']
   return new Hono()
     .get(
@@ -95,7 +89,7 @@ export function credentialListRoutes({ lists, refreshAheadMs }: CredentialListRo
       knownQuery(ListQuery),
       async (c) => {
         const { cursor = '', limit = 100, q = '', tag = [], ...sets } = c.req.valid('query')
-        const { items, next } = await lists.find({
+        const { items, next } = await store.find({
           after: cursor,
           limit,
           filter: {
@@ -123,7 +117,7 @@ export function credentialListRoutes({ lists, refreshAheadMs }: CredentialListRo
       }),
       onlyKnownQuery(),
       async (c) => {
-        const { total, states, classes } = await lists.summary(nameRanges(callerOf(c).realms))
+        const { total, states, classes } = await store.summary(nameRanges(callerOf(c).realms))
         return c.json({ Total: total, States: states, Classes: classes })
       },
     )

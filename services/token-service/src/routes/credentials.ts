@@ -1,6 +1,7 @@
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
+import type { Caller } from '@integration-host/shared/access/caller'
 import { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
 import { LabelChange, Reason } from '@integration-host/shared/contracts/text'
 import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
@@ -16,20 +17,11 @@ import {
   responses,
   validate,
 } from '@integration-host/shared/http/service-app'
-import {
-  type ConnectLink,
-  type ConnectLinkStore,
-  findLinks,
-} from '../authorization/connect-link-store.ts'
-import type { ConnectLinks } from '../authorization/connect-links.ts'
-import { type AccessTokens, notFound } from '../credential/access-token.ts'
+import { type ConnectLink, findLinks } from '../authorization/connect-link-store.ts'
 import { type CredentialSummary, viewOf } from '../credential/credential.ts'
-import type { ActionQuota } from '../credential/action-quota.ts'
-import type { CredentialStore } from '../credential/credential-store.ts'
-import type { ChangeLabels } from '../credential/labelling.ts'
-import type { RemovalOptions, Removed } from '../credential/removal.ts'
-import { changedCredential } from './changed-credential.ts'
-import { requireJson } from './json-body.ts'
+import { notFound } from '../credential/credential-store.ts'
+import { requireJson } from './request.ts'
+import type { RouteDeps } from './route-deps.ts'
 
 const Params = z.object({ name: CredentialName })
 const RemoveQuery = z.object({ erase: z.enum(['true', 'false']).optional() })
@@ -44,29 +36,12 @@ const IF_MATCH = headerParameter(
   'the Version of the credential in double quotes: 412 if another one is stored',
 )
 
-export interface CredentialRoutesDeps {
-  readonly store: Pick<CredentialStore, 'get'>
-  readonly accessTokens: AccessTokens
-  /** The setting `REFRESH_AHEAD_SECONDS` in milliseconds, from which the time of the next refresh is computed. */
-  readonly refreshAheadMs: number
-  readonly changeLabels: ChangeLabels
-  readonly actionQuota: ActionQuota
-  readonly connectLinks: ConnectLinks
-  readonly links: Pick<ConnectLinkStore, 'get' | 'list'>
-  readonly remove: (
-    name: string,
-    who: string,
-    ifVersion: number | null,
-    options: RemovalOptions,
-  ) => Promise<Removed>
-}
-
 /**
  * The routes for one credential. The only secret that they return is the access token, at `GET
  * /credentials/:name/token`.
  */
-export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
-  const { store, accessTokens, remove } = deps
+export function credentialRoutes(deps: RouteDeps): Hono {
+  const { store, accessTokens } = deps
   const view = (credential: CredentialSummary) => viewOf(credential, deps.refreshAheadMs)
   const tags = ['credentials']
   return new Hono()
@@ -211,22 +186,43 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
         if (erase) caller.requireScope('transactions:operate')
         const { name } = c.req.valid('param')
         const options = { erase, reason: c.req.valid('json').Reason }
-        await deps.actionQuota.take(caller.keyId, 1)
+        await deps.takeActions(caller.keyId, 1)
         const withdrawLinks = async (): Promise<void> => {
           const isOwn = ({ realm }: ConnectLink): boolean => realm === realmOf(name)
           for (const link of await findLinks(deps.links, isOwn))
             await deps.connectLinks.withdraw(link, caller.name)
         }
-        const { isRevoked } = await remove(name, caller.name, ifMatch(c), options).catch(
-          async (error: unknown) => {
+        const { isRevoked } = await deps
+          .remove(name, caller.name, ifMatch(c), options)
+          .catch(async (error: unknown) => {
             // An earlier request may have been interrupted between the removal and the links.
             if (erase && hasCode(error, 'credential_not_found')) await withdrawLinks()
             throw error
-          },
-        )
+          })
         if (erase) await withdrawLinks()
         c.header('Revocation', isRevoked ? 'confirmed' : 'unconfirmed')
         return c.body(null, 204)
       },
     )
+}
+
+/**
+ * Returns a credential as the response of a request that has changed it may show it to the caller. Without
+ * `credentials:read`, the label, the name, the tags and the fault are left out, because another request may have stored them. What
+ * the request itself has brought is shown.
+ *
+ * @param brought the label and tags of the request
+ */
+export function changedCredential(
+  caller: Caller,
+  view: CredentialView,
+  brought: { readonly label?: unknown; readonly tags?: unknown } = {},
+): CredentialView {
+  if (caller.has('credentials:read')) return view
+  const { Label, Tags, CompanyName: _name, Fault: _fault, ...shown } = view
+  return {
+    ...shown,
+    ...(brought.label !== undefined && Label !== undefined && { Label }),
+    ...(brought.tags !== undefined && Tags !== undefined && { Tags }),
+  }
 }

@@ -23,6 +23,7 @@ import {
 import { json, type ServiceOptions, testKeys } from '../../test-support/service-fixture.ts'
 
 const PASSPHRASE = 'correct horse battery staple'
+const SECRET = { Passphrase: PASSPHRASE }
 let provider: ScriptedProvider
 let cleanup: AsyncDisposableStack
 
@@ -69,8 +70,8 @@ describe('the audit log', () => {
     await redis.set(used.slice(prefix.length), '9999')
     const names = ['ACC-1', 'ACC-9']
     for (const { status, body } of [
-      await post(here, '/exports', { Names: names, Passphrase: PASSPHRASE }),
-      await post(here, '/exports', { Names: names, Passphrase: PASSPHRASE }),
+      await post(here, '/exports', { Names: names, ...SECRET }),
+      await post(here, '/exports', { Names: names, ...SECRET }),
     ])
       expect([status, body]).toEqual([429, expect.objectContaining({ code: 'daily_actions_used' })])
     expect(await credential(here, 'ACC-1')).toMatchObject({ State: 'active' })
@@ -167,16 +168,10 @@ describe('the audit log', () => {
 })
 
 describe('the transfer of a credential', () => {
-  const exportFrom = (
-    from: Installation,
-    names: string[],
-    secret: object = { Passphrase: PASSPHRASE },
-  ) => post(from, '/exports', { Names: names, ...secret }) as Promise<Answer<ExportDocument>>
-  const importTo = (
-    to: Installation,
-    document: unknown,
-    more: object = { Passphrase: PASSPHRASE },
-  ) => post(to, '/imports', { Document: document, ...more }) as Promise<Answer<ImportReport>>
+  const exportFrom = (from: Installation, names: string[], secret: object = SECRET) =>
+    post(from, '/exports', { Names: names, ...secret }) as Promise<Answer<ExportDocument>>
+  const importTo = (to: Installation, document: unknown, more: object = SECRET) =>
+    post(to, '/imports', { Document: document, ...more }) as Promise<Answer<ImportReport>>
 
   it('after an export and an import, the target installation refreshes the credential, and the source no longer does', async () => {
     const source = await install()
@@ -252,45 +247,30 @@ describe('the transfer of a credential', () => {
     })
   })
 
-  it.each<[string, (document: ExportDocument) => unknown, object]>([
-    ['another passphrase', (document) => document, { Passphrase: 'another passphrase' }],
-    [
-      'a key instead of the passphrase',
-      (document) => document,
-      { Key: Buffer.alloc(32).toString('base64') },
-    ],
-    [
-      'a passphrase and a key',
-      (document) => document,
-      { Passphrase: PASSPHRASE, Key: Buffer.alloc(32).toString('base64') },
-    ],
-    ['neither passphrase nor key', (document) => document, {}],
-    [
-      'changed names',
-      (document) => ({ ...document, Names: ['ACC-2'] }),
-      { Passphrase: PASSPHRASE },
-    ],
+  const Key = Buffer.alloc(32).toString('base64')
+  it.each<[string, object, ((document: ExportDocument) => unknown)?]>([
+    ['another passphrase', { Passphrase: 'another passphrase' }],
+    ['a key instead of the passphrase', { Key }],
+    ['a passphrase and a key', { Passphrase: PASSPHRASE, Key }],
+    ['neither passphrase nor key', {}],
+    ['changed names', SECRET, (document) => ({ ...document, Names: ['ACC-2'] })],
     [
       'a changed byte of the ciphertext',
+      SECRET,
       (document) => ({ ...document, Ciphertext: `AAAA${document.Ciphertext.slice(4)}` }),
-      { Passphrase: PASSPHRASE },
     ],
-    [
-      'a truncated ciphertext',
-      (document) => ({ ...document, Ciphertext: 'AAAA' }),
-      { Passphrase: PASSPHRASE },
-    ],
+    ['a truncated ciphertext', SECRET, (document) => ({ ...document, Ciphertext: 'AAAA' })],
     [
       'an excessive scrypt cost',
+      SECRET,
       (document) => ({ ...document, Kdf: { ...document.Kdf, N: 2 ** 30 } }),
-      { Passphrase: PASSPHRASE },
     ],
-    ['a string instead of a document', () => 'text', { Passphrase: PASSPHRASE }],
-  ])('an import with %s is rejected, and stores nothing', async (_, change, secret) => {
+    ['a string instead of a document', SECRET, () => 'text'],
+  ])('an import with %s is rejected, and stores nothing', async (_, secret, change) => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     const { body } = await exportFrom(source, ['ACC-1'])
-    expect(await importTo(target, change(body), secret)).toMatchObject({
+    expect(await importTo(target, change?.(body) ?? body, secret)).toMatchObject({
       status: 400,
       body: { code: 'invalid_request' },
     })
@@ -317,7 +297,7 @@ describe('the transfer of a credential', () => {
     await exportFrom(target, ['ACC-1'])
     const older = await importTo(target, old)
     expect(older.body.refused[0]?.Reason).toContain('the document has 1')
-    const forced = await importTo(target, old, { Passphrase: PASSPHRASE, Overwrite: true })
+    const forced = await importTo(target, old, { ...SECRET, Overwrite: true })
     expect(forced.body.imported).toEqual([{ Name: 'ACC-1', Version: 3 }])
   })
 })

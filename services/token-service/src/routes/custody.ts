@@ -11,7 +11,6 @@ import {
   KeyRotationProgress,
 } from '@integration-host/shared/contracts/custody'
 import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
-import type { Logger } from '@integration-host/shared/observability/logger'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
 import {
@@ -20,13 +19,9 @@ import {
   responses,
   validate,
 } from '@integration-host/shared/http/service-app'
-import type { CredentialStore } from '../credential/credential-store.ts'
 import type { DocumentSecret } from '../credential/export-document.ts'
-import type { RotateKeys } from '../credential/key-rotation.ts'
-import type { Transfers } from '../credential/transfer.ts'
-import { requireJson } from './json-body.ts'
-import type { ActionQuota } from '../credential/action-quota.ts'
-import { wholeNumber } from './whole-number.ts'
+import { requireJson, wholeNumber } from './request.ts'
+import type { RouteDeps } from './route-deps.ts'
 
 const KeyCheckQuery = z.object({
   cursor: CredentialName.optional(),
@@ -39,25 +34,9 @@ const KeyCheckQuery = z.object({
  */
 export const MAX_IMPORT_BYTES = 32 * 1_048_576
 
-export interface CustodyRoutesDeps {
-  readonly logger: Pick<Logger, 'warn'>
-  readonly transfers: Transfers
-  readonly rotateKeys: RotateKeys
-  readonly actionQuota: ActionQuota
-  readonly keyCheck: Pick<CredentialStore, 'list' | 'checkDecryption'>
-  /** This signal is aborted when the service shuts down. */
-  readonly shutdown: AbortSignal
-}
-
 /** The routes for operators: export and import, key rotation and key check. */
-export function custodyRoutes({
-  logger,
-  transfers,
-  rotateKeys,
-  actionQuota,
-  keyCheck,
-  shutdown,
-}: CustodyRoutesDeps): Hono {
+export function custodyRoutes(deps: RouteDeps): Hono {
+  const { store, transfers, takeActions } = deps
   const tags = ['custody']
   return new Hono()
     .post(
@@ -75,7 +54,7 @@ export function custodyRoutes({
       async (c) => {
         const { Names, ...secret } = c.req.valid('json')
         for (const name of Names) requireRealm(c, realmOf(name))
-        await actionQuota.take(callerOf(c).keyId, Names.length)
+        await takeActions(callerOf(c).keyId, Names.length)
         noStore(c)
         return c.json(
           await transfers.exportCredentials(Names, documentSecret(secret), callerOf(c).name),
@@ -96,7 +75,7 @@ export function custodyRoutes({
       async (c) => {
         const { Document, Overwrite: overwrite, ...secret } = c.req.valid('json')
         callerOf(c).requireEveryRealm() // The realms of the document are unknown until it is decrypted.
-        await actionQuota.take(callerOf(c).keyId, Document.Names.length)
+        await takeActions(callerOf(c).keyId, Document.Names.length)
         const options = { overwrite, who: callerOf(c).name }
         return c.json(await transfers.importCredentials(Document, documentSecret(secret), options))
       },
@@ -120,8 +99,11 @@ export function custodyRoutes({
       async (c) => {
         const caller = callerOf(c)
         caller.requireEveryRealm()
-        await actionQuota.take(caller.keyId, 1)
-        const lines = rotateKeys(caller.name, AbortSignal.any([shutdown, c.req.raw.signal]))
+        await takeActions(caller.keyId, 1)
+        const lines = deps.rotateKeys(
+          caller.name,
+          AbortSignal.any([deps.shutdown, c.req.raw.signal]),
+        )
         // The first line is computed before the response head is sent, so that an unavailable store can still be
         // reported by the status.
         let line = await lines.next()
@@ -133,7 +115,7 @@ export function custodyRoutes({
         // The response head with status 200 was already sent when this error occurred. The caller detects the failure
         // because the last line (IsFinished) is missing.
         return stream(c, write, async (error) =>
-          logger.warn({ err: error }, 'key rotation aborted'),
+          deps.logger.warn({ err: error }, 'key rotation aborted'),
         )
       },
     )
@@ -151,11 +133,11 @@ export function custodyRoutes({
       async (c) => {
         callerOf(c).requireEveryRealm()
         const { cursor = '', limit = 500 } = c.req.valid('query')
-        const names = (await keyCheck.list({ after: cursor, limit: limit + 1 })).map(
+        const names = (await store.list({ after: cursor, limit: limit + 1 })).map(
           ({ name }) => name,
         )
         const checked = names.slice(0, limit)
-        const results = await Promise.all(checked.map((name) => keyCheck.checkDecryption(name)))
+        const results = await Promise.all(checked.map((name) => store.checkDecryption(name)))
         return c.json({
           Checked: checked.length,
           Refused: checked.filter((_, index) => results[index] === 'refused'),

@@ -18,25 +18,19 @@ import { callerOf, needs, requireRealm } from '@integration-host/shared/http/acc
 import { linesBody, responses } from '@integration-host/shared/http/service-app'
 import { arrayElements, parseJson, trimmedJson } from '@integration-host/shared/json'
 import { Secret } from '@integration-host/shared/secrets/secret'
-import type { Adoption } from '../credential/adoption-outcome.ts'
+import type { Adoption } from '../credential/adoption.ts'
 import { labelsChangeOf } from '../credential/labels.ts'
-import type { ActionQuota } from '../credential/action-quota.ts'
-import type { Adoptions } from '../credential/adoption.ts'
+import type { RouteDeps } from './route-deps.ts'
 
 /** The size limit of a request body with grants. */
 export const MAX_GRANTS_BYTES = 4 * 1_048_576
-
-export interface GrantRoutesDeps {
-  readonly adoptions: Pick<Adoptions, 'adopt'>
-  readonly actionQuota: ActionQuota
-}
 
 /**
  * `POST /imports/grants` adopts grants that another program obtained (credential/adoption.ts). Reads the grants from
  * NDJSON or a JSON list, and returns a result for each line. If the caller disconnects, the remaining grants are not
  * adopted.
  */
-export function grantRoutes({ adoptions, actionQuota }: GrantRoutesDeps): Hono {
+export function grantRoutes({ adoptions, takeActions }: RouteDeps): Hono {
   return new Hono().post(
     '/imports/grants',
     needs('custody:transfer'),
@@ -53,7 +47,7 @@ export function grantRoutes({ adoptions, actionQuota }: GrantRoutesDeps): Hono {
       for (const { grant } of lines) if (isGrantLine(grant)) requireRealm(c, grant.Realm)
       const who = callerOf(c).name
       const valid = lines.filter(({ grant }) => isGrantLine(grant)).length
-      await actionQuota.take(callerOf(c).keyId, valid)
+      await takeActions(callerOf(c).keyId, valid)
       const { signal } = c.req.raw
       const settled = await Promise.all(
         lines.map(async ({ number, grant }) => {

@@ -61,10 +61,6 @@ describe('the labels of an authorization', () => {
 
   it.each([
     ['a control character', { label: 'Acme\u0007' }],
-    ['a line break', { label: 'Acme\nInc' }],
-    ['a bidirectional override', { label: 'Acme \u202egpj' }],
-    ['101 characters', { label: 'a'.repeat(101) }],
-    ['a tag name with a colon', { tags: { 'a:b': 'c' } }],
     ['eleven tags', { tags: Object.fromEntries(Array.from('abcdefghijk', (key) => [key, ''])) }],
     ['tags in a list', { tags: ['a'] }],
   ])('an authorization whose labels have %s is rejected with 400', async (_, body) => {
@@ -113,20 +109,14 @@ describe('PATCH /credentials/{name}', () => {
     })
   })
 
-  it.each([
-    {},
-    { Label: '' },
-    { Label: 'a\u2066b' },
-    { Label: 7 },
-    { Tags: { a: 'x'.repeat(257) } },
-    { Tags: [] },
-    { label: 'lower case' },
-    null,
-  ])('PATCH /credentials/{name} responds 400 to the body %j and changes nothing', async (body) => {
-    await service.ask(PATH, patch({ Label: 'Acme' }))
-    expect((await service.ask(PATH, patch(body))).status).toBe(400)
-    expect((await service.ask(PATH)).body).toMatchObject({ Label: 'Acme' })
-  })
+  it.each([{}, { Label: 7 }, { Tags: [] }, { label: 'lower case' }, null])(
+    'PATCH /credentials/{name} responds 400 to the body %j and changes nothing',
+    async (body) => {
+      await service.ask(PATH, patch({ Label: 'Acme' }))
+      expect((await service.ask(PATH, patch(body))).status).toBe(400)
+      expect((await service.ask(PATH)).body).toMatchObject({ Label: 'Acme' })
+    },
+  )
 
   it('PATCH /credentials/{name} responds 404 for an unknown credential and 415 for another content type', async () => {
     expect((await service.ask('/credentials/ACC-2', patch({ Label: 'A' }))).body).toMatchObject({

@@ -23,6 +23,7 @@ import {
   type CredentialStore,
   type Lease,
   type IntentRecorded,
+  type OutboxStore,
   VersionConflict,
 } from '../../credential/credential-store.ts'
 import { countsOf, isListed } from '../../credential/listing.ts'
@@ -68,7 +69,7 @@ function openStore(
   file: CredentialFile,
   keys: KeyRing,
   now: () => number,
-): Omit<CredentialStore, keyof ReturnType<typeof createFileOutbox> | 'retireKeys'> {
+): Omit<CredentialStore, keyof OutboxStore | 'retireKeys'> {
   const { change } = file
   // Leases are kept only in memory, because no other process uses the file.
   const leases = new Map<string, { readonly lease: Lease; until: number }>()
@@ -97,8 +98,7 @@ function openStore(
   ): FileState => {
     postponedUntil.delete(name)
     return {
-      ...current,
-      credentials: { ...current.credentials, [name]: fields },
+      ...withFields(current, name, fields),
       due: dueAt === null ? without(current.due, name) : { ...current.due, [name]: dueAt },
     }
   }
@@ -221,13 +221,10 @@ function openStore(
           }
           acquired = lease
           leases.set(name, { lease, until: now() + leaseMs })
-          const credentials = {
-            ...current.credentials,
-            [name]: { ...fields, Fence: String(fence) },
-          }
           // The fencing token is stored before the lease is used. Otherwise a restarted process could issue the same
           // fencing token again.
-          return { next: { ...current, fence, credentials }, result: { kind: 'acquired', leased } }
+          const next = withFields({ ...current, fence }, name, { ...fields, Fence: String(fence) })
+          return { next, result: { kind: 'acquired', leased } }
         })
       } catch (error) {
         if (leases.get(name)?.lease === acquired) leases.delete(name)
@@ -252,8 +249,8 @@ function openStore(
         if (fields === undefined || !isHeld(lease) || !isOf(fields, lease))
           return unchanged({ kind: 'lost' })
         const Intent = `${lease.version}:${lease.fence}:${now()}`
-        const credentials = { ...current.credentials, [lease.name]: { ...fields, Intent } }
-        return { next: { ...current, credentials }, result: { kind: 'recorded' } }
+        const next = withFields(current, lease.name, { ...fields, Intent })
+        return { next, result: { kind: 'recorded' } }
       }),
 
     commit: (lease, grant, dueAt, context, { isNoticeNew = false, version, grantId } = {}) =>
@@ -314,10 +311,9 @@ function openStore(
           return unchanged('moved')
         const { labels, fields, changed } = relabelled(keys, name, stored, wanted)
         if (changed.length === 0) return unchanged(labels)
-        const credentials = { ...current.credentials, [name]: { ...stored, ...fields } }
         changedMembers = changed
         changedVersion = Number(stored['Version'])
-        return { next: { ...current, credentials }, result: labels }
+        return { next: withFields(current, name, { ...stored, ...fields }), result: labels }
       })
       if (changedMembers.length > 0) onChanged(changedMembers, changedVersion)
       return result
@@ -377,8 +373,8 @@ function openStore(
         try {
           const renewed = resealed(keys, name, fields)
           if (renewed === null) return unchanged('current')
-          const credentials = { ...current.credentials, [name]: { ...fields, ...renewed } }
-          return { next: { ...current, credentials }, result: 'resealed' }
+          const next = withFields(current, name, { ...fields, ...renewed })
+          return { next, result: 'resealed' }
         } catch (error) {
           if (error instanceof DecryptionError) return unchanged('refused')
           throw error
@@ -400,3 +396,8 @@ function without<T>(record: Readonly<Record<string, T>>, name: string): Record<s
   const { [name]: _, ...rest } = record
   return rest
 }
+
+const withFields = (current: FileState, name: string, fields: StoredFields): FileState => ({
+  ...current,
+  credentials: { ...current.credentials, [name]: fields },
+})

@@ -1,16 +1,12 @@
-/**
- * Stores the short-lived records of authorizations in memory: the `state` values that were used, the labels for the new
- * credentials, and the claims by which one caller gets the right to exchange a code. This suffices for an installation
- * with a single process.
- */
+/** Stores the short-lived records of authorizations in memory, which suffices for an installation with one process. */
 import {
   type AuthorizationStore,
   type CodeClaim,
+  digest,
   PENDING_LABELS,
   tooManyPending,
   tooManyPendingOfKey,
 } from '../../authorization/authorization-store.ts'
-import { digest } from '../../authorization/digest.ts'
 import type { LabelsChange } from '../../credential/labels.ts'
 
 const LIMIT = 10_000

@@ -18,27 +18,11 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { backoffMs } from '@integration-host/shared/process/clock'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import type { CredentialStore } from '../../credential/credential-store.ts'
+import type { CustodyDeps } from '../../credential/custody-deps.ts'
 
-export interface CredentialEventsDeps {
+export interface CredentialEventsDeps extends Pick<CustodyDeps, 'owner' | 'sleep' | 'onError'> {
   readonly bus: MessageBus
   readonly store: Pick<CredentialStore, 'audit' | 'readOutbox' | 'trimOutbox' | 'releaseOutbox'>
-  /**
-   * Identifies this process as the holder of the relay lease, which is the right to publish the events of the outbox.
-   */
-  readonly owner: string
-  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  /**
-   * Receives unexpected errors. An unavailable store or broker is not reported here, because the health checks log it.
-   */
-  readonly onError: (error: unknown) => void
-}
-
-export interface CredentialEvents extends AsyncDisposable {
-  /**
-   * Publishes the entries of the outbox at once instead of at the next poll. Called after this process has added an
-   * outbox entry.
-   */
-  wake(): void
 }
 
 const BATCH = 100
@@ -50,7 +34,7 @@ const LEASE_MS = 15_000
 /** How often this process checks the outbox for entries that other replicas have added, in milliseconds. */
 const POLL_MS = 500
 
-export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEvents {
+export function relayCredentialEvents(deps: CredentialEventsDeps) {
   const { bus, store, owner } = deps
   let pause = new AbortController()
   let isShuttingDown = false
@@ -112,11 +96,15 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
 
   const looping = loop()
   return {
-    wake() {
+    /**
+     * Publishes the entries of the outbox at once instead of at the next poll. Called after this process has added an
+     * outbox entry.
+     */
+    wake(): void {
       // After a failure, a new outbox entry does not shorten the back-off before the next attempt.
       if (failures === 0) pause.abort()
     },
-    async [Symbol.asyncDispose]() {
+    async [Symbol.asyncDispose](): Promise<void> {
       isShuttingDown = true
       pause.abort()
       await looping

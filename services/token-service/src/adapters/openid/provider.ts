@@ -1,6 +1,6 @@
 /**
  * The provider adapter for OpenID Connect: authorization URL, code exchange, refresh and revocation. openid-client builds
- * the authorization request; token-request.ts sends token requests and reads their responses.
+ * the authorization request; client-requests.ts sends token requests and reads their responses.
  */
 import {
   allowInsecureRequests,
@@ -13,7 +13,7 @@ import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forwa
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import type { ExchangeOutcome, Provider, TokenOutcome } from '../../provider/provider.ts'
-import { createClientSecrets } from './client-secrets.ts'
+import { createClientRequests, withoutResponse } from './client-requests.ts'
 import type { DiscoveredProvider, Discovery } from './discovery.ts'
 import {
   checkIssuedNow,
@@ -24,8 +24,7 @@ import {
   realmOf,
   verifyIdToken,
 } from './id-token.ts'
-import { revoke } from './revocation.ts'
-import { createTokenRequest } from './token-request.ts'
+import { NoResponse } from './send-request.ts'
 import { presentable, type TokenResponse } from './token-response.ts'
 
 export interface OpenIdProviderOptions {
@@ -59,10 +58,8 @@ export interface OpenIdProviderOptions {
 }
 
 export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
-  const { discovery, profile, clientId, redirectUri, requestsIdToken, now, deadlineMs, proxyFor } =
-    options
-  const clientSecrets = createClientSecrets(options.clientSecrets)
-  const sendTokenRequest = createTokenRequest({ profile, clientId, clientSecrets, now, proxyFor })
+  const { discovery, profile, clientId, redirectUri, requestsIdToken, now, deadlineMs } = options
+  const { requestTokens, revoke } = createClientRequests(options)
 
   async function timed<Outcome extends ExchangeOutcome>(
     call: 'exchange' | 'refresh',
@@ -167,16 +164,15 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
       timed('exchange', async (): Promise<ExchangeOutcome> => {
         const until = performance.now() + deadlineMs
         const provider = await discovery.current()
-        if (provider === null) return NOT_DISCOVERED
-        if (!hasKeys(provider)) return { ...NOT_DISCOVERED, body: `no response (${NO_KEYS})` }
+        if (provider === null) return neverSent(NOT_DISCOVERED)
+        if (!hasKeys(provider)) return neverSent(NO_KEYS)
         const grant = {
           grant_type: 'authorization_code',
           code: code.reveal(),
           redirect_uri: redirectUri,
           ...(codeVerifier !== null && { code_verifier: codeVerifier.reveal() }),
         }
-        const endpoint = new URL(provider.metadata.token_endpoint)
-        const outcome = await sendTokenRequest(endpoint, grant, [code.reveal()], until)
+        const outcome = await requestTokens(provider, grant, code.reveal(), until)
         if (outcome.kind !== 'received') return outcome
         const { raw, response } = outcome
         try {
@@ -203,15 +199,14 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
       timed('refresh', async (): Promise<TokenOutcome> => {
         const until = performance.now() + deadlineMs
         const provider = await discovery.current()
-        if (provider === null) return NOT_DISCOVERED
+        if (provider === null) return neverSent(NOT_DISCOVERED)
         const token = refreshToken.reveal()
         const grant = {
           grant_type: 'refresh_token',
           refresh_token: token,
           redirect_uri: redirectUri,
         }
-        const endpoint = new URL(provider.metadata.token_endpoint)
-        const outcome = await sendTokenRequest(endpoint, grant, [token], until)
+        const outcome = await requestTokens(provider, grant, token, until)
         if (outcome.kind !== 'received') return outcome
         const { response } = outcome
         try {
@@ -227,13 +222,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
 
     async revoke(refreshToken) {
       const startedAt = performance.now()
-      const isRevoked = await revoke(await discovery.current(), refreshToken, {
-        profile,
-        clientId,
-        clientSecrets,
-        deadlineMs,
-        proxyFor,
-      })
+      const isRevoked = await revoke(await discovery.current(), refreshToken, deadlineMs)
       options.observe?.('revoke', isRevoked ? 'revoked' : 'refused', performance.now() - startedAt)
       return isRevoked
     },
@@ -242,9 +231,5 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
 
 const NO_KEYS = 'the signing keys of the provider (jwks_uri) cannot be fetched or are not usable'
 
-const NOT_DISCOVERED = {
-  kind: 'never_sent',
-  status: null,
-  body: 'no response (the discovery document could not be fetched yet)',
-  traceId: null,
-} as const satisfies TokenOutcome
+const neverSent = (reason: string): TokenOutcome => withoutResponse(new NoResponse(reason, false))
+const NOT_DISCOVERED = 'the discovery document could not be fetched yet'

@@ -3,7 +3,7 @@ import type { ProviderProfile } from '@integration-host/shared/provider-profile/
 import { parseRetryAfter } from '@integration-host/shared/http/header-list'
 import { lifetimeSeconds } from '../../credential/credential.ts'
 import { presentableBody } from '../../provider/presentable-body.ts'
-import type { ProviderResponse, TokenOutcome } from '../../provider/provider.ts'
+import type { ProviderResponse, TokenOutcome, TokenSet } from '../../provider/provider.ts'
 import { asObject, jsonExcess, parseJson, parseJsonObject } from '@integration-host/shared/json'
 import { isSuccess, type ProviderHttpResponse } from './send-request.ts'
 
@@ -23,17 +23,15 @@ const TOKEN_ENDPOINT_ERRORS: ReadonlySet<string> = new Set([
   'invalid_scope',
 ])
 
-export interface TokenResponse {
+/** The tokens of a response as text. The id token is not verified yet. */
+export interface TokenResponse extends Pick<
+  TokenSet,
+  'lifetimeSeconds' | 'idleSeconds' | 'hardSeconds'
+> {
   readonly accessToken: string
   /** `null` if the response contains none: the previous refresh token then stays valid (RFC 6749 §6). */
   readonly refreshToken: string | null
-  /** The id token, which is not verified yet; `null` if the response contains none. */
   readonly idToken: string | null
-  readonly lifetimeSeconds: number
-  /** Seconds without a refresh after which the grant ends; `null` if the response does not contain this number. */
-  readonly idleSeconds: number | null
-  /** Seconds after which the grant ends in any case; `null` if the response does not contain this number. */
-  readonly hardSeconds: number | null
   /** How the response differs from RFC 6749 §5.1, in constant words; empty if it does not. */
   readonly oddities: readonly string[]
 }

@@ -6,16 +6,16 @@
  * `authorization:pending:<key id>` contain the digests of the states with labels by their expiry, to count them.
  */
 import type { Redis } from 'ioredis'
-import { IntegrationError } from '@integration-host/shared/errors'
 import {
   type AuthorizationStore,
   type CodeClaim,
+  digest,
   PENDING_LABELS,
   tooManyPending,
   tooManyPendingOfKey,
 } from '../../authorization/authorization-store.ts'
-import { digest } from '../../authorization/digest.ts'
 import type { LabelsChange } from '../../credential/labels.ts'
+import { createUsing } from './commands.ts'
 
 const PENDING = 'authorization:pending'
 
@@ -43,17 +43,7 @@ export function createRedisAuthorizationStore(options: {
 }): AuthorizationStore {
   const { redis, ensureUsable } = options
 
-  async function using<T>(call: () => Promise<T>): Promise<T> {
-    ensureUsable()
-    try {
-      return await call()
-    } catch (cause) {
-      throw new IntegrationError('store_unavailable', 'the authorization store is not available', {
-        cause,
-        retryAfterSeconds: 1,
-      })
-    }
-  }
+  const using = createUsing('authorization store', ensureUsable)
   const stateKey = (state: string): string => `authorization:${digest(state)}`
   const labelsKey = (state: string): string => `authorization:labels:${digest(state)}`
   const codeKey = (code: string): string => `exchange:${digest(code)}`

@@ -5,7 +5,6 @@
  * one key.
  */
 import type { Redis } from 'ioredis'
-import { IntegrationError } from '@integration-host/shared/errors'
 import { parseJsonAs } from '@integration-host/shared/json'
 import {
   ConnectLink,
@@ -16,6 +15,7 @@ import {
   timePrefix,
   tooManyLinksOfKey,
 } from '../../authorization/connect-link-store.ts'
+import { createUsing } from './commands.ts'
 
 const INDEX = 'authorization:links'
 const linkKey = (id: string): string => `authorization:link:${id}`
@@ -64,21 +64,7 @@ export function createRedisConnectLinkStore(options: {
 }): ConnectLinkStore {
   const { redis, ensureUsable, now: clock = Date.now } = options
 
-  async function using<T>(call: () => Promise<T>): Promise<T> {
-    ensureUsable()
-    try {
-      return await call()
-    } catch (cause) {
-      throw new IntegrationError(
-        'store_unavailable',
-        'the store of connect links is not available',
-        {
-          cause,
-          retryAfterSeconds: 1,
-        },
-      )
-    }
-  }
+  const using = createUsing('store of connect links', ensureUsable)
   const run = (
     script: string,
     { id, keyId }: Pick<ConnectLink, 'id' | 'keyId'>,

@@ -20,9 +20,8 @@ import {
   isListed,
   type NameRange,
 } from '../../credential/listing.ts'
-import type { StoreCommands } from './commands.ts'
+import { define, type ScriptArguments, type StoreCommands } from './commands.ts'
 import { KEYS } from './key-names.ts'
-import type { ScriptArguments } from './scripts.ts'
 import { classSet, LABELS, prefixRanges, stateSet, tagSet } from './list-index.ts'
 
 /**
@@ -40,6 +39,64 @@ const MAX_CHUNK = 2_000
  * must be read separately. An entry of the set `labels` contains the label, so its cost is 1.
  */
 const LABEL_LOOKUP_COST = 4
+
+// Examines the entries of a set within a range. Returns the names that fulfil the conditions, and the last name that
+// was examined. If the range has no further entries, an empty string is returned in place of the last name.
+const search = define(
+  'search',
+  ['names', 'index'],
+  `
+local function isIn(set, name)
+  return redis.call('ZSCORE', set == 'names' and K.names or K.index .. set, name)
+end
+local function isInSets(name)
+  for _, set in ipairs(a.without) do
+    if isIn(set, name) then return false end
+  end
+  for _, group in ipairs(a.within) do
+    local found = false
+    for _, set in ipairs(group) do
+      if isIn(set, name) then
+        found = true
+        break
+      end
+    end
+    if not found then return false end
+  end
+  return true
+end
+local function hasText(name)
+  local lower = string.lower(name)
+  if a.text == '' or string.sub(lower, 1, #a.text) == a.text or
+    string.sub(lower, 5, 4 + #a.text) == a.text then return true end
+  local entry = redis.call('ZRANGEBYLEX', K.index .. 'labels',
+    '[' .. name .. ' ', '(' .. name .. '!', 'LIMIT', 0, 1)[1]
+  return entry and string.find(entry, a.text, #name + 2, true)
+end
+local entries = redis.call('ZRANGEBYLEX', a.set == 'names' and K.names or K.index .. a.set,
+  a.from, a.to, 'LIMIT', 0, a.chunk)
+local isLabels = a.set == 'labels'
+local found = {}
+local last = ''
+for _, entry in ipairs(entries) do
+  last = entry
+  local isFound
+  if isLabels then
+    local space = string.find(entry, ' ', 1, true)
+    last = string.sub(entry, 1, space - 1)
+    isFound = string.find(entry, a.text, space + 1, true) and isInSets(last)
+  else
+    isFound = isInSets(last) and hasText(last)
+  end
+  if isFound then
+    found[#found + 1] = last
+    if #found == tonumber(a.limit) then return {found, last} end
+  end
+end
+if #entries < tonumber(a.chunk) then last = '' end
+return {found, last}
+`,
+)
 
 const NAMES = 'names'
 const indexedStates = credentialStates.filter((state) => state !== 'active')
@@ -128,7 +185,7 @@ export function createRedisLists(
         const [lower, upper] = lexRange(set, range, from)
         const limits = { chunk: String(chunk), limit: String(limit) }
         const args = { ...conditions, ...limits, set, from: lower, to: upper }
-        return (await script('search', KEYS, args)) as [found: string[], last: string]
+        return (await script(search, KEYS, args)) as [found: string[], last: string]
       }),
     )
     // Each part was examined up to a different name, so the list is complete only up to the smallest of these names.

@@ -1,4 +1,4 @@
-/** The credential store in Redis. Its key names are in key-names.ts, and its writes in scripts.ts. */
+/** The credential store in Redis. Its key names are in key-names.ts, and its writes in record-scripts.ts. */
 import type { Redis } from 'ioredis'
 import { type KeyRing, DecryptionError } from '@integration-host/shared/secrets/envelope'
 import {
@@ -34,6 +34,7 @@ import { labelEntries, listedSets } from './list-index.ts'
 import { completeIndex } from './list-index-upkeep.ts'
 import { createRecordOpener, type FieldValues } from './opened-records.ts'
 import { createRedisOutbox } from './outbox.ts'
+import { recordScripts } from './record-scripts.ts'
 import type { ReplicatedWrites } from './replicated-writes.ts'
 
 const CREDENTIAL_FIELDS = [...summaryFields, 'Authenticator', 'RefreshToken'] as const
@@ -126,7 +127,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           'stored',
           grant.expiryNoticeDays !== null,
         )
-        const outcome = await replicated('put', keysOf(name), {
+        const outcome = await replicated(recordScripts.put, keysOf(name), {
           name,
           lastVersion: last,
           dueAt: String(dueAt),
@@ -159,7 +160,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       const newVersion = version ?? lease.version + 1
       const credential = credentialOf(grant, newVersion, noLabels)
       const entry = outboxEntryOf(credential, context, 'refreshed', isNoticeNew)
-      return (await replicated('commit', keysOf(lease.name), {
+      return (await replicated(recordScripts.commit, keysOf(lease.name), {
         ...leaseArguments(lease),
         newVersion: String(newVersion),
         dueAt: String(dueAt),
@@ -180,7 +181,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       if (fields === null) return 'lost'
       const source = { ...summaryOf(fields), fault }
       const entry = outboxEntryOf(source, context, isPublished ? 'faulted' : null)
-      return (await replicated('settle', keysOf(lease.name), {
+      return (await replicated(recordScripts.settle, keysOf(lease.name), {
         ...leaseArguments(lease),
         attempts: String(settlement.attempts),
         ...(nextTryAt !== null && {
@@ -204,7 +205,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         if (version !== undefined && stored['Version'] !== String(version)) return 'moved'
         const { labels, replaces, fields, changed } = relabelled(keys, name, stored, change)
         if (changed.length === 0) return labels
-        const outcome = await replicated('label', keysOf(name), {
+        const outcome = await replicated(recordScripts.label, keysOf(name), {
           name,
           version: stored['Version'] ?? '',
           lastLabels: replaces,
@@ -224,7 +225,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         if (fields === null) return 'absent'
         if (version !== undefined && fields['Version'] !== String(version)) return 'changed'
         const entry = removalEntryOf(summaryOf(fields), context, revoked)
-        const outcome = await replicated('remove', keysOf(name), {
+        const outcome = await replicated(recordScripts.remove, keysOf(name), {
           name,
           version: fields['Version'] ?? '',
           lastLabels: fields['Labels'] ?? '',
@@ -237,7 +238,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     },
 
     async takeDue(now, limit, postponeMs) {
-      const [names, nextAt] = (await script('takeDue', KEYS, {
+      const [names, nextAt] = (await script(recordScripts.takeDue, KEYS, {
         now: String(now),
         limit: String(limit),
         postponedUntil: String(now + postponeMs),
@@ -258,7 +259,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
             sealed,
           ])
           const args = { version: fields['Version'] ?? '', changes }
-          const outcome = await script('reseal', keysOf(name), args)
+          const outcome = await script(recordScripts.reseal, keysOf(name), args)
           if (outcome === 'resealed') return 'resealed'
         } catch (error) {
           if (error instanceof DecryptionError) return 'refused'

@@ -5,9 +5,10 @@
  */
 import type { Redis } from 'ioredis'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
-import { IntegrationError } from '@integration-host/shared/errors'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import { CREDENTIAL_STORE, unavailable } from './commands.ts'
+import { onConnection } from './server-watch.ts'
 
 const CHECK_VALUES = 'credentials:canary'
 const CHECK_VALUE = 'these are the right keys'
@@ -48,25 +49,21 @@ export function watchKeys(options: {
       if (redis.status === 'ready') retry = setTimeout(() => void check(), RETRY_MS)
     }
   }
-  const onReady = (): void => void check()
-  const onClose = (): void => {
-    isUsable = false
-    dependency.down('the store is not connected')
-  }
-  redis.on('ready', onReady)
-  redis.on('close', onClose)
-  if (redis.status === 'ready') onReady()
+  const watched = onConnection(
+    redis,
+    () => void check(),
+    () => {
+      isUsable = false
+      dependency.down('the store is not connected')
+    },
+  )
   return {
     ensureUsable() {
-      if (isUsable) return
-      throw new IntegrationError('store_unavailable', 'the credential store is not available', {
-        retryAfterSeconds: 1,
-      })
+      if (!isUsable) throw unavailable(CREDENTIAL_STORE)
     },
     [Symbol.dispose]() {
       clearTimeout(retry)
-      redis.off('ready', onReady)
-      redis.off('close', onClose)
+      watched[Symbol.dispose]()
     },
   }
 }

@@ -30,7 +30,7 @@ export const KEYS = {
   fence: 'credentials:fence',
   /** Stream: the audit log. The entry with number <Seq> has the id `<Seq>-0`. */
   auditLog: 'credentials:audit',
-  /** Stream: a copy of the audit entries of weight (audit-weight.ts), with the ids of the audit log. */
+  /** Stream: a copy of the audit entries of weight (audit-retention.ts), with the ids of the audit log. */
   auditKept: 'credentials:audit-kept',
   /**
    * Hash: `Seq` and `Hash` of the newest audit entry. `Kept` is the number of the newest entry whose weight was checked: a

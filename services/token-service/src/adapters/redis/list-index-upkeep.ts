@@ -14,9 +14,10 @@ import { credentialStates, Fault } from '@integration-host/shared/contracts/cred
 import { parseJsonAs } from '@integration-host/shared/json'
 import { summaryOf } from '../../credential/credential-record.ts'
 import { faultClasses } from '../../credential/fault.ts'
-import type { StoreCommands } from './commands.ts'
+import { define, type StoreCommands } from './commands.ts'
+import { release } from './credential-leases.ts'
 import { KEYS, keysOf } from './key-names.ts'
-import { classSet, listedSets, stateSet } from './list-index.ts'
+import { classSet, LIST_STATE, listedSets, stateSet } from './list-index.ts'
 
 const PAGE = 500
 /** The pause between two pages, in milliseconds, so that other commands are not delayed. */
@@ -24,6 +25,41 @@ const PAUSE_MS = 10
 /** The duration of the lease for completing the index, in milliseconds. Each page renews the lease. */
 const LEASE_MS = 30_000
 const FIELDS = ['Name', 'Version', 'Fault', 'ExpiryNotice', 'Listed'] as const
+
+// Acquires or extends the lease that a replica needs to complete the index.
+const acquireIndex = define(
+  'acquireIndex',
+  ['lease'],
+  `
+local holder = redis.call('GET', K.lease)
+if holder and holder ~= a.owner then return 0 end
+redis.call('SET', K.lease, a.owner, 'PX', a.leaseMs)
+return 1
+`,
+)
+
+// Corrects the index entries of a credential, unless its record was changed after the caller read it.
+const relist = define(
+  'relist',
+  ['credential', 'index'],
+  `
+if redis.call('HGET', K.credential, 'Version') ~= a.version then return end
+if (redis.call('HGET', K.credential, 'Fault') or '') ~= a.fault then return end
+${LIST_STATE}
+`,
+)
+
+// Removes a name from a set unless the field `Listed` of its record names this set.
+const unlist = define(
+  'unlist',
+  ['credential', 'index'],
+  `
+local listed = redis.call('HGET', K.credential, 'Listed') or ''
+if not string.find(' ' .. listed .. ' ', ' ' .. a.set .. ' ', 1, true) then
+  redis.call('ZREM', K.index .. a.set, a.name)
+end
+`,
+)
 
 /**
  * Resolves with `true` when the index is complete, and with `false` if another replica is completing it or if `signal`
@@ -38,7 +74,7 @@ export async function completeIndex(
   const owner = randomUUID()
   const isOwner = async (): Promise<boolean> =>
     (await script(
-      'acquireIndex',
+      acquireIndex,
       { lease: KEYS.indexLease },
       { owner, leaseMs: String(LEASE_MS) },
     )) === 1
@@ -75,7 +111,7 @@ export async function completeIndex(
       if (wanted === (listed ?? '')) continue
       // If another process changed the record after the read above, that process has also corrected the index. The
       // script then writes nothing.
-      await script('relist', keysOf(name), {
+      await script(relist, keysOf(name), {
         name,
         version: version ?? '',
         fault: fault ?? '',
@@ -87,7 +123,7 @@ export async function completeIndex(
   const dropStale =
     (set: string) =>
     async (names: readonly string[]): Promise<void> => {
-      for (const name of names) await script('unlist', keysOf(name), { name, set })
+      for (const name of names) await script(unlist, keysOf(name), { name, set })
     }
 
   try {
@@ -100,6 +136,6 @@ export async function completeIndex(
     await using(() => redis.set(KEYS.indexBuilt, '1'))
     return true
   } finally {
-    await script('release', { lease: KEYS.indexLease }, { holder: owner })
+    await script(release, { lease: KEYS.indexLease }, { holder: owner })
   }
 }

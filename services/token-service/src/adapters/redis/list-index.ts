@@ -74,3 +74,25 @@ function casesOf(text: string): readonly string[] {
   }
   return prefixes
 }
+
+/**
+ * Lua: moves a credential to the sets of its current state and class. `a.listed` is the new value of the field `Listed`
+ * (`listedSets`).
+ */
+export const LIST_STATE = `
+local listed = redis.call('HGET', K.credential, 'Listed') or ''
+if listed ~= a.listed then
+  for set in string.gmatch(listed, '%S+') do redis.call('ZREM', K.index .. set, a.name) end
+  for set in string.gmatch(a.listed, '%S+') do redis.call('ZADD', K.index .. set, 0, a.name) end
+  redis.call('HSET', K.credential, 'Listed', a.listed)
+end
+`
+
+/**
+ * Lua: changes the index entries of a label and tags. `a.unindexed` and `a.indexed` are flat lists in which each set is
+ * followed by its member.
+ */
+export const INDEX_LABELS = `
+for i = 1, #a.unindexed, 2 do redis.call('ZREM', K.index .. a.unindexed[i], a.unindexed[i + 1]) end
+for i = 1, #a.indexed, 2 do redis.call('ZADD', K.index .. a.indexed[i], 0, a.indexed[i + 1]) end
+`

@@ -9,11 +9,12 @@ import {
   chain,
 } from '@integration-host/shared/contracts/audit'
 import { OWN_TEXT, parseJsonAs } from '@integration-host/shared/json'
-import { hasWeight, KEPT_MS } from '../../credential/audit-weight.ts'
-import type { OutboxMethods } from '../../credential/credential-store.ts'
+import { hasWeight, KEPT_MS } from '../../credential/audit-retention.ts'
+import type { OutboxStore } from '../../credential/credential-store.ts'
 import { parseLabels } from '../../credential/labels.ts'
 import { OutboxEntry, withLabels } from '../../credential/outbox.ts'
-import type { StoreCommands } from './commands.ts'
+import { define, type StoreCommands } from './commands.ts'
+import { release } from './credential-leases.ts'
 import { KEYS, sinkKeysOf } from './key-names.ts'
 
 /**
@@ -25,10 +26,122 @@ const FACTS_PER_CALL = 10_000
 const MARKER_MS = 600_000
 
 /**
+ * Lua: adds an outbox entry. Its events get the labels that are stored when the script runs, because the
+ * labels may have changed since the caller read the record.
+ */
+export const ADD_ENTRY = `
+redis.call('XADD', K.outbox, '*', 'entry', a.entry,
+  'labels', redis.call('HGET', K.credential, 'Labels') or '')
+`
+
+/**
+ * Lua: copies the entries of weight. Entries that were copied before are skipped: `Kept` is lost together with the key
+ * that has the newest hash.
+ */
+const KEEP = `
+local newest = redis.call('XREVRANGE', K.auditKept, '+', '-', 'COUNT', 1)[1]
+local copied = newest and tonumber(string.match(newest[1], '^%d+')) or 0
+for index, entry in ipairs(a.kept) do
+  if tonumber(a.keptSeqs[index]) > copied then
+    redis.call('XADD', K.auditKept, a.keptSeqs[index] .. '-0', 'entry', entry)
+  end
+end
+`
+
+const readOutbox = define(
+  'readOutbox',
+  ['relayLease', 'outbox', 'auditHead'],
+  `
+local holder = redis.call('GET', K.relayLease)
+if holder and holder ~= a.owner then return false end
+redis.call('SET', K.relayLease, a.owner, 'PX', a.leaseMs)
+local audited = redis.call('HGET', K.auditHead, 'UpTo')
+if not audited then return {} end
+return redis.call('XRANGE', K.outbox, '-', audited, 'COUNT', a.limit)
+`,
+)
+
+// Appends entries to the audit log if the newest entry still has the expected hash. Two replicas that append
+// concurrently therefore build a single hash chain.
+const appendAudit = define(
+  'appendAudit',
+  ['auditHead', 'auditLog', 'auditKept'],
+  `
+if (redis.call('HGET', K.auditHead, 'Hash') or '') ~= a.previousHash then return 0 end
+local first = tonumber(a.seq) - #a.entries
+for index, entry in ipairs(a.entries) do
+  redis.call('XADD', K.auditLog, 'MAXLEN', '~', a.maxEntries, string.format('%.0f-0', first + index), 'entry', entry)
+end
+redis.call('HSET', K.auditHead, 'Seq', a.seq, 'Hash', a.hash, 'UpTo', a.upTo)
+-- If entries before these were not copied yet, these are copied together with them (keepAudit).
+if tonumber(redis.call('HGET', K.auditHead, 'Kept') or '0') == first then
+  ${KEEP}
+  redis.call('HSET', K.auditHead, 'Kept', a.seq)
+end
+return 1
+`,
+)
+
+// Copies the entries of weight that replicas of an earlier release have appended.
+const keepAudit = define(
+  'keepAudit',
+  ['auditHead', 'auditKept'],
+  `
+if (redis.call('HGET', K.auditHead, 'Kept') or '0') ~= a.from then return 0 end
+${KEEP}
+redis.call('HSET', K.auditHead, 'Kept', a.upTo)
+return 1
+`,
+)
+
+// The key `recordedMarker` records that the call was executed. If the caller repeats the call after a lost reply, no
+// second outbox entry is added.
+const record = define(
+  'record',
+  ['recordedMarker', 'outbox'],
+  `
+if redis.call('SET', K.recordedMarker, '', 'NX', 'PX', a.markerMs) then
+  redis.call('XADD', K.outbox, '*', 'entry', a.entry)
+end
+return 'recorded'
+`,
+)
+
+const takeActions = define(
+  'takeActions',
+  ['actions'],
+  `
+local used = tonumber(redis.call('GET', K.actions) or '0')
+if used + tonumber(a.count) > tonumber(a.limit) then return 0 end
+redis.call('SET', K.actions, string.format('%.0f', used + tonumber(a.count)), 'EX', 172800)
+return 1
+`,
+)
+
+const claimAuditSink = define(
+  'claimAuditSink',
+  ['lease', 'position'],
+  `
+local holder = redis.call('GET', K.lease)
+if holder and holder ~= a.owner then return false end
+redis.call('SET', K.lease, a.owner, 'PX', a.leaseMs)
+return redis.call('GET', K.position) or ''
+`,
+)
+
+const advanceAuditSink = define(
+  'advanceAuditSink',
+  ['lease', 'position'],
+  `
+if redis.call('GET', K.lease) == a.owner then redis.call('SET', K.position, a.position) end
+`,
+)
+
+/**
  * Returns the store methods for the outbox and the audit log. `auditEntries` is the approximate number of newest audit
  * entries that are kept.
  */
-export function createRedisOutbox(commands: StoreCommands, auditEntries: number): OutboxMethods {
+export function createRedisOutbox(commands: StoreCommands, auditEntries: number): OutboxStore {
   const { redis, using, script, replicated } = commands
 
   /**
@@ -72,7 +185,7 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
       const next = page.items.at(-1)?.Seq ?? upTo
       const args = { from: String(last), upTo: String(next), ...keptOf(page.items) }
       // Another replica has copied them meanwhile; the next call continues.
-      if ((await script('keepAudit', KEYS, args)) === 0) return
+      if ((await script(keepAudit, KEYS, args)) === 0) return
       last = next
     }
   }
@@ -99,14 +212,14 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
       const args = { owner, leaseMs: String(leaseMs), limit: String(limit) }
       // Outbox entries are published only after Redis replicas have acknowledged them. Otherwise a failover could undo
       // a change that was already published.
-      const entries = (await replicated('readOutbox', KEYS, args)) as StreamEntry[] | null
+      const entries = (await replicated(readOutbox, KEYS, args)) as StreamEntry[] | null
       return entries === null
         ? null
         : entries.map(([id, pairs]) => ({ id, events: parseOutboxEntry(pairs)?.events ?? [] }))
     },
 
     async releaseOutbox(relayOwner) {
-      await script('release', { lease: KEYS.relayLease }, { holder: relayOwner })
+      await script(release, { lease: KEYS.relayLease }, { holder: relayOwner })
     },
 
     async trimOutbox(ids) {
@@ -117,13 +230,13 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
       const entry: OutboxEntry = { facts, events: [] }
       const recordKeys = { outbox: KEYS.outbox, recordedMarker: `recorded:${id}` }
       const args = { markerMs: String(MARKER_MS), entry: JSON.stringify(entry) }
-      await script('record', recordKeys, args)
+      await script(record, recordKeys, args)
     },
 
     async takeActions(keyId, day, count, limit) {
       const actionKeys = { actions: `credentials:actions:${day}:${keyId}` }
       const args = { count: String(count), limit: String(limit) }
-      return (await script('takeActions', actionKeys, args)) === 1
+      return (await script(takeActions, actionKeys, args)) === 1
     },
 
     async audit(limit) {
@@ -148,7 +261,7 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
       const entries = chain(head, facts)
       const { Seq, Hash } = entries.at(-1) ?? head
       // The script changes nothing if another replica has already appended the same entries.
-      await script('appendAudit', KEYS, {
+      await script(appendAudit, KEYS, {
         previousHash: hash ?? '',
         seq: String(Seq),
         hash: Hash,
@@ -163,18 +276,18 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
 
     async claimAuditSink(sink, owner, leaseMs) {
       const args = { owner, leaseMs: String(leaseMs) }
-      const position = (await script('claimAuditSink', sinkKeysOf(sink), args)) as string | null
+      const position = (await script(claimAuditSink, sinkKeysOf(sink), args)) as string | null
       if (position === null) return null
       return parseJsonAs(AuditHead, position) ?? auditStart
     },
 
     async advanceAuditSink(sink, owner, position) {
       const args = { owner, position: JSON.stringify(position) }
-      await script('advanceAuditSink', sinkKeysOf(sink), args)
+      await script(advanceAuditSink, sinkKeysOf(sink), args)
     },
 
     async releaseAuditSink(sink, holder) {
-      await script('release', { lease: sinkKeysOf(sink).lease }, { holder })
+      await script(release, { lease: sinkKeysOf(sink).lease }, { holder })
     },
 
     readAudit: (after, limit) =>

@@ -1,14 +1,14 @@
 /**
  * The Lua scripts that change the record of a credential. They also update the list index, the schedule and the outbox.
  */
-import { define } from './define-script.ts'
-import { NEXT_FENCE, RELEASE_OWN_LEASE } from './lease-scripts.ts'
-import { INDEX_LABELS, LIST_STATE } from './list-scripts.ts'
-import { ADD_ENTRY } from './outbox-scripts.ts'
+import { define } from './commands.ts'
+import { NEXT_FENCE, RELEASE_OWN_LEASE } from './credential-leases.ts'
+import { INDEX_LABELS, LIST_STATE } from './list-index.ts'
+import { ADD_ENTRY } from './outbox.ts'
 
 /**
  * Lua: removes the fault, the intent and the retry time of the previous token pair, and stores the new pair. HDEL must
- * be the first write of the script (see the comment at the top of scripts.ts).
+ * be the first write of the script (see the comment at the top of commands.ts).
  */
 const REPLACE_PAIR = `
 redis.call('HDEL', K.credential, unpack(a.overlayFields))
@@ -27,6 +27,7 @@ if a.lastLabels and (redis.call('HGET', K.credential, 'Labels') or '') ~= a.last
  * released the lease in the meantime.
  */
 const commit = define(
+  'commit',
   ['credential', 'lease', 'due', 'faulted', 'outbox', 'expiry', 'index'],
   `
 local now = redis.call('HMGET', K.credential, 'Fence', 'Version', 'CommitFence')
@@ -57,6 +58,7 @@ return 'committed'
 )
 
 const put = define(
+  'put',
   [
     'credential',
     'lease',
@@ -94,6 +96,7 @@ return 'stored'
 )
 
 const settle = define(
+  'settle',
   ['credential', 'lease', 'due', 'faulted', 'outbox', 'expiry', 'index'],
   `
 local now = redis.call('HMGET', K.credential, 'Fence', 'Version')
@@ -114,6 +117,7 @@ return 'settled'
 )
 
 const label = define(
+  'label',
   ['credential', 'index'],
   `
 if redis.call('HGET', K.credential, 'Version') ~= a.version then return 'moved' end
@@ -125,6 +129,7 @@ return 'labelled'
 )
 
 const remove = define(
+  'remove',
   ['credential', 'lease', 'due', 'faulted', 'outbox', 'names', 'removed', 'expiry', 'index'],
   `
 local version = redis.call('HGET', K.credential, 'Version')
@@ -147,6 +152,7 @@ return 'removed'
 // Re-encrypts fields of a record. `changes` is a flat list with three elements for each field: its name, the envelope
 // that was read, and the new envelope.
 const reseal = define(
+  'reseal',
   ['credential'],
   `
 if redis.call('HGET', K.credential, 'Version') ~= a.version then return 'changed' end
@@ -159,6 +165,7 @@ return 'resealed'
 )
 
 const takeDue = define(
+  'takeDue',
   ['due'],
   `
 local names = redis.call('ZRANGEBYSCORE', K.due, '-inf', a.now, 'LIMIT', 0, a.limit)

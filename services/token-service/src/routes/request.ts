@@ -1,5 +1,7 @@
+/** Parts of requests that several routes have. */
 import type { MiddlewareHandler } from 'hono'
 import { uniqueSymbol } from 'hono-openapi'
+import { z } from 'zod'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { problems } from '@integration-host/shared/http/service-app'
 
@@ -21,3 +23,11 @@ const rejectOthers: MiddlewareHandler = async (c, next) => {
 export const requireJson = Object.assign(rejectOthers, {
   [uniqueSymbol]: { spec: { responses: problems('unsupported_media_type') } },
 })
+
+/** Returns the schema of a query parameter that is a whole number in decimal digits. */
+export const wholeNumber = (least: number, most: number) =>
+  z
+    .string()
+    .regex(/^\d{1,15}$/, 'must be a whole number')
+    .transform(Number)
+    .pipe(z.number().min(least, `must be at least ${least}`).max(most, `must be at most ${most}`))

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { ACTIONS_PER_DAY, createActionQuota } from './action-quota.ts'
+import { ACTIONS_PER_DAY, createActionQuota } from './audit-retention.ts'
 
 describe('the quota of actions whose audit entries are kept', () => {
   it('rejects the action of a key that has none left, until the next day in UTC', async () => {
@@ -10,16 +10,16 @@ describe('the quota of actions whose audit entries are kept', () => {
       taken.push(args)
       return isLeft
     }
-    const quota = createActionQuota({ store: { takeActions }, now: () => now })
-    await quota.take('erp', 500)
+    const take = createActionQuota({ takeActions }, () => now)
+    await take('erp', 500)
     isLeft = false
-    await expect(quota.take('erp', 1)).rejects.toMatchObject({
+    await expect(take('erp', 1)).rejects.toMatchObject({
       code: 'daily_actions_used',
       retryAfterSeconds: 30,
     })
     now += 30_000
     isLeft = true
-    await quota.take('erp', 1)
+    await take('erp', 1)
     const day = Date.parse('2026-11-28') / 86_400_000
     expect(taken).toEqual([
       ['erp', day, 500, ACTIONS_PER_DAY],

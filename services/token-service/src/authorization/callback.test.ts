@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { createExchangeAdmission } from './exchange-admission.ts'
+import { createExchangeAdmission } from './callback.ts'
 
 it('browsers of one network that fill the queue for code exchanges keep out no browser of another network', async () => {
   const admission = createExchangeAdmission()

@@ -3,18 +3,13 @@
  * share. Each replica can therefore start the refresh of any credential, whichever replica stored it. A starting
  * process reads only a range of the index instead of every credential.
  */
-import type { CredentialStore } from './credential-store.ts'
+import type { CustodyDeps } from './custody-deps.ts'
 import type { RefreshRoutine } from './refresh.ts'
 
-export interface ScheduleDeps {
-  readonly store: Pick<CredentialStore, 'takeDue'>
+export interface ScheduleDeps extends Pick<CustodyDeps, 'store' | 'now' | 'sleep' | 'onError'> {
   readonly routine: Pick<RefreshRoutine, 'refresh'>
-  readonly now: () => number
-  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
   /** The maximum number of scheduled refreshes that run at the same time. */
   readonly concurrency: number
-  /** Receives errors of the store and of scheduled refreshes, for which no caller waits. */
-  readonly onError: (error: unknown) => void
 }
 
 /** The minimum and the maximum time between two reads of the index, in milliseconds. */
