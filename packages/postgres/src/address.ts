@@ -8,6 +8,7 @@ import {
   AddressError,
   addressSetting,
   decoded,
+  parametersOf,
   parseServerList,
   type Server,
 } from '@integration-host/shared/process/server-list'
@@ -125,17 +126,6 @@ export function parsePostgresUrl(text: string): PostgresAddress {
     startup,
     session: Object.fromEntries(given),
   }
-}
-
-// `URLSearchParams` is not used, because it decodes `+` as a space, while libpq leaves `+` unchanged.
-function parametersOf(query: string): Map<string, string> {
-  const parts = query.split('&').filter((part) => part !== '')
-  return new Map(
-    parts.map((part) => {
-      const [name = '', value = ''] = part.split(/=(.*)/s).map(decoded)
-      return [name, value]
-    }),
-  )
 }
 
 const pick = (

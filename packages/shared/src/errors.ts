@@ -1,5 +1,13 @@
 import { z } from 'zod'
 
+export type Remedy = 'retry' | 'reauthorize' | 'none'
+
+const problem = <const Status extends number>(
+  status: Status,
+  title: string,
+  remedy: Remedy = 'none',
+) => ({ status, title, remedy })
+
 /**
  * The errors that callers can act on. The code of an error is part of the contract; its title and message may change.
  * `remedy` says what helps: `retry` (repeat the same call later), `reauthorize` (authorize the company again) or `none`
@@ -7,167 +15,90 @@ import { z } from 'zod'
  */
 export const errorCodes = {
   // Errors of every service.
-  invalid_request: { status: 400, title: 'The request is not valid', remedy: 'none' },
-  unauthorized: { status: 401, title: 'A valid service key is needed', remedy: 'none' },
-  forbidden: { status: 403, title: 'Not allowed', remedy: 'none' },
-  not_found: { status: 404, title: 'There is nothing here', remedy: 'none' },
-  method_not_allowed: { status: 405, title: 'The method is not allowed here', remedy: 'none' },
-  request_timeout: { status: 408, title: 'The request took too long to arrive', remedy: 'retry' },
-  version_moved: { status: 412, title: 'The version has moved', remedy: 'none' },
-  payload_too_large: { status: 413, title: 'The body is too large', remedy: 'none' },
-  unsupported_media_type: {
-    status: 415,
-    title: 'The content type is not supported',
-    remedy: 'none',
-  },
-  quota_exceeded: { status: 429, title: 'The key has too many of these', remedy: 'retry' },
-  internal_error: { status: 500, title: 'The service failed', remedy: 'retry' },
-  store_unavailable: { status: 503, title: 'The store is not available', remedy: 'retry' },
-  broker_unavailable: { status: 503, title: 'The broker is not available', remedy: 'retry' },
-  shutting_down: { status: 503, title: 'The service is shutting down', remedy: 'retry' },
+  invalid_request: problem(400, 'The request is not valid'),
+  unauthorized: problem(401, 'A valid service key is needed'),
+  forbidden: problem(403, 'Not allowed'),
+  not_found: problem(404, 'There is nothing here'),
+  method_not_allowed: problem(405, 'The method is not allowed here'),
+  request_timeout: problem(408, 'The request took too long to arrive', 'retry'),
+  version_moved: problem(412, 'The version has moved'),
+  payload_too_large: problem(413, 'The body is too large'),
+  unsupported_media_type: problem(415, 'The content type is not supported'),
+  quota_exceeded: problem(429, 'The key has too many of these', 'retry'),
+  internal_error: problem(500, 'The service failed', 'retry'),
+  store_unavailable: problem(503, 'The store is not available', 'retry'),
+  broker_unavailable: problem(503, 'The broker is not available', 'retry'),
+  shutting_down: problem(503, 'The service is shutting down', 'retry'),
 
   // Errors of token-service.
-  credential_not_found: { status: 404, title: 'No such credential', remedy: 'reauthorize' },
-  credential_faulted: { status: 424, title: 'The credential is faulted', remedy: 'reauthorize' },
-  authorization_invalid: {
-    status: 400,
-    title: 'The authorization cannot be completed',
-    remedy: 'reauthorize',
-  },
-  authorization_denied: {
-    status: 400,
-    title: 'The authorization was denied',
-    remedy: 'reauthorize',
-  },
-  realm_mismatch: { status: 409, title: 'Another company was authorized', remedy: 'reauthorize' },
-  connect_link_invalid: {
-    status: 410,
-    title: 'The connect link cannot be used',
-    remedy: 'none',
-  },
-  connect_links_full: { status: 409, title: 'Too many connect links', remedy: 'none' },
-  daily_actions_used: {
-    status: 429,
-    title: 'Too many audited actions of this key today',
-    remedy: 'retry',
-  },
-  code_exchange_failed: {
-    status: 502,
-    title: 'The code could not be exchanged',
-    remedy: 'reauthorize',
-  },
-  provider_unavailable: { status: 503, title: 'The provider is not available', remedy: 'retry' },
-  provider_client_rejected: {
-    status: 503,
-    title: 'The provider rejects this application',
-    remedy: 'retry',
-  },
-  busy: { status: 503, title: 'Too many authorizations at the same time', remedy: 'retry' },
+  credential_not_found: problem(404, 'No such credential', 'reauthorize'),
+  credential_faulted: problem(424, 'The credential is faulted', 'reauthorize'),
+  authorization_invalid: problem(400, 'The authorization cannot be completed', 'reauthorize'),
+  authorization_denied: problem(400, 'The authorization was denied', 'reauthorize'),
+  realm_mismatch: problem(409, 'Another company was authorized', 'reauthorize'),
+  connect_link_invalid: problem(410, 'The connect link cannot be used'),
+  connect_links_full: problem(409, 'Too many connect links'),
+  daily_actions_used: problem(429, 'Too many audited actions of this key today', 'retry'),
+  code_exchange_failed: problem(502, 'The code could not be exchanged', 'reauthorize'),
+  provider_unavailable: problem(503, 'The provider is not available', 'retry'),
+  provider_client_rejected: problem(503, 'The provider rejects this application', 'retry'),
+  busy: problem(503, 'Too many authorizations at the same time', 'retry'),
 
   // Errors of webhook-receiver.
-  signature_invalid: { status: 403, title: 'The signature does not match', remedy: 'none' },
-  too_many_deliveries: { status: 503, title: 'Too many deliveries at once', remedy: 'retry' },
+  signature_invalid: problem(403, 'The signature does not match'),
+  too_many_deliveries: problem(503, 'Too many deliveries at once', 'retry'),
 
   // Errors of the console.
-  sign_in_needed: { status: 401, title: 'Sign in first', remedy: 'none' },
-  sign_in_rejected: { status: 401, title: 'The sign-in was rejected', remedy: 'none' },
-  sign_in_check_needed: {
-    status: 401,
-    title: 'The sign-in provider must confirm the session',
-    remedy: 'none',
-  },
-  sign_in_delayed: { status: 429, title: 'Too soon after a failed sign-in', remedy: 'retry' },
-  outcome_unknown: { status: 504, title: 'The outcome is unknown', remedy: 'none' },
-  service_unavailable: { status: 503, title: 'A service does not respond', remedy: 'retry' },
-  console_key_rejected: {
-    status: 502,
-    title: 'The key of the console is rejected',
-    remedy: 'none',
-  },
+  sign_in_needed: problem(401, 'Sign in first'),
+  sign_in_rejected: problem(401, 'The sign-in was rejected'),
+  sign_in_check_needed: problem(401, 'The sign-in provider must confirm the session'),
+  sign_in_delayed: problem(429, 'Too soon after a failed sign-in', 'retry'),
+  outcome_unknown: problem(504, 'The outcome is unknown'),
+  service_unavailable: problem(503, 'A service does not respond', 'retry'),
+  console_key_rejected: problem(502, 'The key of the console is rejected'),
 
   // Errors of the accounting gateway.
-  target_invalid: { status: 400, title: 'The request target is not acceptable', remedy: 'none' },
-  transfer_coding_unsupported: {
-    status: 501,
-    title: 'The transfer coding is not supported',
-    remedy: 'none',
-  },
-  throttled: { status: 429, title: 'Too many calls for this realm', remedy: 'retry' },
-  upstream_unreachable: {
-    status: 502,
-    title: 'The accounting API cannot be reached',
-    remedy: 'retry',
-  },
-  upstream_timeout: {
-    status: 504,
-    title: 'The accounting API did not respond in time',
-    remedy: 'retry',
-  },
-  token_service_unavailable: {
-    status: 503,
-    title: 'No access token is available now',
-    remedy: 'retry',
-  },
+  target_invalid: problem(400, 'The request target is not acceptable'),
+  transfer_coding_unsupported: problem(501, 'The transfer coding is not supported'),
+  throttled: problem(429, 'Too many calls for this realm', 'retry'),
+  upstream_unreachable: problem(502, 'The accounting API cannot be reached', 'retry'),
+  upstream_timeout: problem(504, 'The accounting API did not respond in time', 'retry'),
+  token_service_unavailable: problem(503, 'No access token is available now', 'retry'),
 
   // Errors of the coordinator.
-  process_built_in: { status: 409, title: 'The process is built in', remedy: 'none' },
-  input_invalid: { status: 400, title: 'The data is not valid', remedy: 'none' },
-  process_not_found: { status: 404, title: 'No such process', remedy: 'none' },
-  too_many_watchers: { status: 503, title: 'Too many clients read the events', remedy: 'retry' },
-  too_many_exports: { status: 503, title: 'Too many exports', remedy: 'retry' },
-  summary_not_ready: { status: 503, title: 'No audit is finished yet', remedy: 'retry' },
-  transaction_not_found: { status: 404, title: 'No such transaction', remedy: 'none' },
-  response_not_found: { status: 404, title: 'No such response', remedy: 'none' },
-  step_not_found: { status: 400, title: 'The process has no such step', remedy: 'none' },
-  transaction_conflict: { status: 409, title: 'The id is used for other data', remedy: 'none' },
-  transaction_erased: {
-    status: 409,
-    title: 'The data of the transaction is erased',
-    remedy: 'none',
-  },
-  transaction_active: { status: 409, title: 'The transaction is still active', remedy: 'retry' },
-  parent_active: { status: 409, title: 'The parent is still active', remedy: 'retry' },
-  event_not_found: { status: 404, title: 'The process has no such event', remedy: 'none' },
-  event_already_received: {
-    status: 409,
-    title: 'Another event was received first',
-    remedy: 'none',
-  },
-  transaction_not_active: { status: 409, title: 'The transaction is not active', remedy: 'none' },
-  transaction_purged: { status: 409, title: 'The run is purged', remedy: 'none' },
-  dead_letter_not_found: { status: 404, title: 'No such dead letter', remedy: 'none' },
-  dead_letter_without_run: { status: 409, title: 'The dead letter has no run', remedy: 'none' },
-  transaction_not_resumable: {
-    status: 409,
-    title: 'The transaction cannot be resumed',
-    remedy: 'none',
-  },
-  transaction_not_undoable: {
-    status: 409,
-    title: 'The transaction cannot be undone',
-    remedy: 'none',
-  },
-  transaction_not_retryable: {
-    status: 409,
-    title: 'The transaction waits for no retry',
-    remedy: 'none',
-  },
-  transaction_not_in_doubt: {
-    status: 409,
-    title: 'The transaction is not in doubt',
-    remedy: 'none',
-  },
-  step_in_flight: { status: 409, title: 'The step is in flight', remedy: 'retry' },
-  operation_not_found: { status: 404, title: 'No such operation', remedy: 'none' },
-  operation_not_running: { status: 409, title: 'The operation is over', remedy: 'none' },
-  too_many_operations: { status: 409, title: 'Too many operations', remedy: 'retry' },
-  schedule_not_found: { status: 404, title: 'No such schedule', remedy: 'none' },
-  change_feed_not_found: { status: 404, title: 'No such change feed', remedy: 'none' },
-  schedule_in_progress: { status: 409, title: 'The schedule is in progress', remedy: 'retry' },
-  operation_not_paused: { status: 409, title: 'The operation is not paused', remedy: 'none' },
-} as const satisfies Record<string, { status: number; title: string; remedy: Remedy }>
+  process_built_in: problem(409, 'The process is built in'),
+  input_invalid: problem(400, 'The data is not valid'),
+  process_not_found: problem(404, 'No such process'),
+  too_many_watchers: problem(503, 'Too many clients read the events', 'retry'),
+  too_many_exports: problem(503, 'Too many exports', 'retry'),
+  summary_not_ready: problem(503, 'No audit is finished yet', 'retry'),
+  transaction_not_found: problem(404, 'No such transaction'),
+  response_not_found: problem(404, 'No such response'),
+  step_not_found: problem(400, 'The process has no such step'),
+  transaction_conflict: problem(409, 'The id is used for other data'),
+  transaction_erased: problem(409, 'The data of the transaction is erased'),
+  transaction_active: problem(409, 'The transaction is still active', 'retry'),
+  parent_active: problem(409, 'The parent is still active', 'retry'),
+  event_not_found: problem(404, 'The process has no such event'),
+  event_already_received: problem(409, 'Another event was received first'),
+  transaction_not_active: problem(409, 'The transaction is not active'),
+  transaction_purged: problem(409, 'The run is purged'),
+  dead_letter_not_found: problem(404, 'No such dead letter'),
+  dead_letter_without_run: problem(409, 'The dead letter has no run'),
+  transaction_not_resumable: problem(409, 'The transaction cannot be resumed'),
+  transaction_not_undoable: problem(409, 'The transaction cannot be undone'),
+  transaction_not_retryable: problem(409, 'The transaction waits for no retry'),
+  transaction_not_in_doubt: problem(409, 'The transaction is not in doubt'),
+  step_in_flight: problem(409, 'The step is in flight', 'retry'),
+  operation_not_found: problem(404, 'No such operation'),
+  operation_not_running: problem(409, 'The operation is over'),
+  too_many_operations: problem(409, 'Too many operations', 'retry'),
+  schedule_not_found: problem(404, 'No such schedule'),
+  change_feed_not_found: problem(404, 'No such change feed'),
+  schedule_in_progress: problem(409, 'The schedule is in progress', 'retry'),
+  operation_not_paused: problem(409, 'The operation is not paused'),
+} as const
 
-export type Remedy = 'retry' | 'reauthorize' | 'none'
 export type ErrorCode = keyof typeof errorCodes
 
 export interface ErrorDetails extends ErrorOptions {

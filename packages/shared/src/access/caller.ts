@@ -99,46 +99,36 @@ export class Caller {
 
   /** Throws `forbidden` if the key does not have the scope. The error names the scope. */
   requireScope(scope: Scope): void {
-    if (this.has(scope)) return
-    throw new IntegrationError(
-      'forbidden',
-      `the service key ${this.keyId} lacks the scope ${scope}`,
-      {
-        members: { scope },
-      },
-    )
+    if (!this.has(scope)) this.#reject(`lacks the scope ${scope}`, { scope })
   }
 
   /** Throws `forbidden` if the key may not use the realm. */
   requireRealm(realm: string): void {
-    if (this.mayUseRealm(realm)) return
-    throw new IntegrationError('forbidden', `the service key ${this.keyId} may not use this realm`)
+    if (!this.mayUseRealm(realm)) this.#reject('may not use this realm')
   }
 
   /** Throws `forbidden` if `item` belongs to a realm that the key may not use. */
   requireRealmOf({ Realm }: { readonly Realm?: string | null | undefined }): void {
-    if (Realm !== null && Realm !== undefined) this.requireRealm(Realm)
+    if (!this.mayUse(Realm)) this.#reject('may not use this realm')
   }
 
   /** Throws `forbidden` unless the key may use every realm. Called by operations that affect all companies. */
   requireEveryRealm(): void {
-    if (!this.isBoundToRealms) return
-    throw new IntegrationError('forbidden', `the service key ${this.keyId} is bound to realms`)
+    if (this.isBoundToRealms) this.#reject('is bound to realms')
   }
 
   /** Throws `forbidden` if the key may not use the process. */
   requireProcess(process: string): void {
-    if (this.mayUseProcess(process)) return
-    throw new IntegrationError(
-      'forbidden',
-      `the service key ${this.keyId} may not use this process`,
-    )
+    if (!this.mayUseProcess(process)) this.#reject('may not use this process')
   }
 
   /** Throws `forbidden` unless the key may use every process. */
   requireEveryProcess(): void {
-    if (this.#grants.processes.includes('*')) return
-    throw new IntegrationError('forbidden', `the service key ${this.keyId} is bound to processes`)
+    if (!this.#grants.processes.includes('*')) this.#reject('is bound to processes')
+  }
+
+  #reject(why: string, members: Readonly<Record<string, unknown>> = {}): never {
+    throw new IntegrationError('forbidden', `the service key ${this.keyId} ${why}`, { members })
   }
 }
 

@@ -1,4 +1,4 @@
-/** What other systems are told: the transitions of runs as messages, and webhooks. */
+/** What is published for other systems: the transitions of runs as messages, and webhooks. */
 import { z } from 'zod'
 import { HeaderStatusText, ReplayID, TransactionID } from './transaction.ts'
 

@@ -1,4 +1,7 @@
-/** What operators do and see: bulk operations, the action log, dead letters, erasures, and the open work of a key. */
+/**
+ * What operators do and see: bulk operations, the action log, dead letters, erasures, and the open work of a key. Actions
+ * and outcomes are strings instead of enums, because during an upgrade a replica may read a value of a newer release.
+ */
 import { z } from 'zod'
 import { Reason } from './text.ts'
 import { RunFilter } from './run-filter.ts'
@@ -66,8 +69,6 @@ const NamedRun = z.object({ TransactionID: z.string(), ReplayID: ReplayID.nullab
 export const OperationView = z
   .object({
     ID: z.string(),
-    // The type is a string instead of an enum: during a rolling upgrade, a replica may read a value that only a newer
-    // release knows.
     Action: z.string().meta({ description: bulkActions.join(', ') }),
     Process: z.string(),
     Filter: z.record(z.string(), z.unknown()).nullable(),
@@ -115,7 +116,6 @@ export const TakenObject = z
     Realm: z.string(),
     Entity: z.string(),
     EntityID: z.string(),
-    // Both are strings, because during an upgrade a replica may read a value that only a newer release knows.
     Outcome: z.string().meta({
       description:
         'deleted, inactivated, left (see Reason), failed (Reason has the error class) or pending. Of a dry run: what would become of it',
@@ -155,8 +155,6 @@ export const ActionView = z
       .string()
       .nullable()
       .meta({ description: 'the person for whom the caller acted (header Acting-For)' }),
-    // The type is a string instead of an enum: during a rolling upgrade, a replica may read a value that only a newer
-    // release knows.
     Action: z.string().meta({
       description:
         'queue, replay, resume, cancel, retry, settle, signal, link, undo, erase or pause; resume and pause without a TransactionID are those of the process; start_operation, stop_operation and continue_operation are those of a bulk operation; pause_schedule, resume_schedule and run_schedule are those of a schedule, whose name and time are the TransactionID; purge and forget are those of the retention; requeue_dead_letter, delete_dead_letter and delete_dead_letters those of dead letters; export, read_data, read_dead_letter and read_dead_letters are reads of data, whose filter is the Reason',

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { isTag } from './text.ts'
+import { isTag, plainText } from './text.ts'
 import { Priority, headerStatuses } from './transaction.ts'
 import { Realm } from './realm.ts'
 
@@ -21,13 +21,14 @@ const several = <Schema extends z.ZodType>(schema: Schema) =>
     z.array(schema).min(1).max(MAX_VALUES),
   )
 
+/** Accepts a boolean, or its text in a query. */
+const flag = z.preprocess(
+  (value) => (value === 'true' ? true : value === 'false' ? false : value),
+  z.boolean('must be true or false'),
+)
+
 /** A name that is compared with stored names. A name with characters that no stored name can have is rejected. */
-const Name = z
-  .string()
-  .min(1, 'must not be empty')
-  .max(200, 'must have at most 200 characters')
-  .refine((text) => !/\p{Cc}/u.test(text), 'must not contain control characters')
-  .refine((text) => text.isWellFormed(), 'must be well-formed Unicode')
+const Name = plainText(200)
 
 /**
  * A time in ISO 8601 with an offset. Parsing converts the time to UTC and cuts fractions of a second after six digits.
@@ -69,17 +70,8 @@ export const RunFilter = z.strictObject({
   realm: several(Realm).optional(),
   waitingFor: several(Name).optional().meta({ description: 'a credential, such as ACC-1' }),
   priority: several(Priority).optional(),
-  inDoubt: z
-    .preprocess(
-      (value) => (value === 'true' ? true : value === 'false' ? false : value),
-      z.boolean('must be true or false'),
-    )
-    .optional(),
-  children: z
-    .preprocess(
-      (value) => (value === 'true' ? true : value === 'false' ? false : value),
-      z.boolean('must be true or false'),
-    )
+  inDoubt: flag.optional(),
+  children: flag
     .optional()
     .meta({ description: 'true: also runs that are children of other runs' }),
   idPrefix: Name.optional().meta({ description: 'the beginning of TransactionID' }),

@@ -32,6 +32,15 @@ export const visibleText = (text: string, longest: number): string => {
   return characters.length <= longest ? line : `${characters.slice(0, longest - 1).join('')}…`
 }
 
+/** Returns the schema of a text that is compared as it is, such as an id: 1 to `longest` characters without control characters. */
+export const plainText = (longest: number) =>
+  z
+    .string()
+    .min(1, 'must not be empty')
+    .max(longest, `must have at most ${longest} characters`)
+    .refine((text) => !/\p{Cc}/u.test(text), 'must not contain control characters')
+    .refine((text) => text.isWellFormed(), 'must be well-formed Unicode')
+
 /**
  * The label of a credential, and the tags of credentials and transactions. The label is the name that people use for
  * the company. Clients choose these texts, so a program that shows them in HTML must escape them. The schemas reject

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { Tags, Reason } from './text.ts'
+import { Tags, Reason, plainText } from './text.ts'
 import { Realm } from './realm.ts'
 
 /** The priorities of runs, as clients name them. */
@@ -43,7 +43,6 @@ export const NotBefore = z
   })
 export type NotBefore = z.output<typeof NotBefore>
 
-const MAX_KEY_LENGTH = 128
 /** The factor between `Seconds` and `MaxSeconds` if a request does not contain `MaxSeconds`. */
 const DEFAULT_MAX_FACTOR = 10
 
@@ -59,12 +58,7 @@ const seconds = z
  */
 export const Debounce = z
   .strictObject({
-    Key: z
-      .string()
-      .min(1, 'must not be empty')
-      .max(MAX_KEY_LENGTH, `must have at most ${MAX_KEY_LENGTH} characters`)
-      .refine((key) => !/\p{Cc}/u.test(key), 'must not contain control characters')
-      .refine((key) => key.isWellFormed(), 'must be well-formed Unicode'),
+    Key: plainText(128),
     Seconds: seconds,
     MaxSeconds: seconds.optional(),
   })
@@ -121,15 +115,8 @@ const readAsText = <const Value extends string>(known: readonly Value[]) =>
   z.string().meta({ enum: known }) as unknown as z.ZodType<Value>
 export const HeaderStatusText = readAsText(headerStatuses)
 
-const CONTROL_CHARACTERS = /\p{Cc}/u
-
 /** The identifier that the client gives to a transaction: 1-128 characters, no control characters. */
-export const TransactionID = z
-  .string()
-  .min(1, 'must not be empty')
-  .max(128, 'must have at most 128 characters')
-  .refine((id) => !CONTROL_CHARACTERS.test(id), 'must not contain control characters')
-  .refine((id) => id.isWellFormed(), 'must be well-formed Unicode')
+export const TransactionID = plainText(128)
   // A transaction with the identifier `.` or `..` could never be requested, because clients remove such a segment at
   // the end of a URL.
   .refine((id) => id !== '.' && id !== '..', 'must not be . or ..')

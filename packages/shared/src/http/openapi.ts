@@ -87,75 +87,67 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
   let generated: ReturnType<typeof generate> | null = null
   const specs = () => (generated ??= generate())
   const page = createReferencePage(info)
-  const tags = ['operations']
   app.get(
     '/openapi.json',
-    describeRoute({
-      operationId: 'getOpenApiDocument',
-      tags,
-      summary: 'This document',
-      responses: {
-        200: {
-          description: 'OpenAPI 3.1',
-          content: { 'application/json': { schema: { type: 'object' } } },
-        },
+    operation('getOpenApiDocument', 'This document', {
+      200: {
+        description: 'OpenAPI 3.1',
+        content: { 'application/json': { schema: { type: 'object' } } },
       },
     }),
     async (c) => c.json(await specs()),
   )
   app.get(
     '/docs',
-    describeRoute({
-      operationId: 'showDocumentation',
-      tags,
-      summary: 'This document as a page',
-      responses: {
-        200: {
-          description: 'the page',
-          content: { 'text/html': { schema: { type: 'string' } } },
-        },
-      },
-    }),
+    operation('showDocumentation', 'This document as a page', { 200: text('the page', 'html') }),
     (c) => page.respond(c),
   )
   // The page does not show the following routes, because clients of the API do not need them.
-  const hidden = { tags, 'x-scalar-ignore': true }
+  const hidden = { 'x-scalar-ignore': true }
   app.get(
     SCRIPT_PATH,
-    describeRoute({
-      ...hidden,
-      operationId: 'getDocumentationScript',
-      summary: 'The script of the documentation page',
-      responses: {
-        200: {
-          description: 'the script',
-          content: { 'text/javascript': { schema: { type: 'string' } } },
-        },
-      },
-    }),
+    operation(
+      'getDocumentationScript',
+      'The script of the documentation page',
+      { 200: text('the script', 'javascript') },
+      hidden,
+    ),
     (c) => page.respondScript(c),
   )
   app.get(
     '/',
-    describeRoute({
-      ...hidden,
-      operationId: 'redirectToDocumentation',
-      summary: 'Redirects to the documentation page',
-      responses: { 302: { description: 'to /docs' } },
-    }),
+    operation(
+      'redirectToDocumentation',
+      'Redirects to the documentation page',
+      { 302: { description: 'to /docs' } },
+      hidden,
+    ),
     (c) => c.redirect('/docs', 302),
   )
   app.get(
     '/favicon.ico',
-    describeRoute({
-      ...hidden,
-      operationId: 'getFavicon',
-      summary: 'Nothing: the service has no icon',
-      responses: { 204: { description: 'no icon' } },
-    }),
+    operation(
+      'getFavicon',
+      'Nothing: the service has no icon',
+      { 204: { description: 'no icon' } },
+      hidden,
+    ),
     (c) => c.body(null, 204),
   )
 }
+
+const text = (description: string, subtype: string) => ({
+  description,
+  content: { [`text/${subtype}`]: { schema: { type: 'string' as const } } },
+})
+
+/** Describes a route for the operation of a service. */
+export const operation = (
+  operationId: string,
+  summary: string,
+  responses: NonNullable<Parameters<typeof describeRoute>[0]['responses']>,
+  further: Readonly<Record<string, unknown>> = {},
+) => describeRoute({ ...further, operationId, tags: ['operations'], summary, responses })
 
 function operationsOf(document: { readonly paths: object }) {
   return Object.entries(document.paths).flatMap(([path, item]) =>

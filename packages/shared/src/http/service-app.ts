@@ -20,6 +20,7 @@ import {
   type Content,
   DOCUMENTATION_PATHS,
   documentRoutes,
+  operation,
   PROBLEM_CONTENT,
 } from './openapi.ts'
 import { onlyKnownQuery, hasBody, limitBody } from './request.ts'
@@ -130,13 +131,14 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     const durationMs = performance.now() - startedAt
     const route = routeOf(c)
     latency.observe({ method, route, status: String(c.res.status) }, durationMs / 1_000)
-    logger[isQuiet || isOwnRead(c) ? 'debug' : 'info'](
+    const caller = c.get('caller') as Caller | undefined
+    logger[isQuiet || isOwnRead(c, caller) ? 'debug' : 'info'](
       {
         requestId,
         method,
         route,
         status: c.res.status,
-        ...keyOf(c),
+        ...(caller && { key: caller.keyId }),
         durationMs: Math.round(durationMs * 10) / 10,
       },
       'request completed',
@@ -149,49 +151,35 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
   })
   if (deps.responseHeaders !== undefined) app.use(deps.responseHeaders)
   const openPaths = [...OPEN_PATHS, ...(deps.openPaths ?? [])]
-  const isOpen = (path: string): boolean =>
-    openPaths.some((open) =>
-      open.endsWith('*') ? path.startsWith(open.slice(0, -1)) : path === open,
-    )
+  const isOpen = (path: string): boolean => openPaths.some((open) => isAt(path, open))
   if (keys !== null) app.use(requireServiceKey(keys, isOpen))
   const { maxBodyBytes = 65_536, maxBodyBytesAt = {}, pathsReadingOwnBody = [] } = deps
   const limitsAt = Object.entries(maxBodyBytesAt)
   app.use(
     limitBody((path) => {
       if (pathsReadingOwnBody.includes(path)) return null
-      const limit = limitsAt.find(([at]) =>
-        at.startsWith('*')
-          ? path.endsWith(at.slice(1))
-          : at.endsWith('*')
-            ? path.startsWith(at.slice(0, -1))
-            : path === at,
-      )
-      return limit?.[1] ?? maxBodyBytes
+      return limitsAt.find(([at]) => isAt(path, at))?.[1] ?? maxBodyBytes
     }),
   )
 
   addRoutes(app)
   app.get(
     '/health/live',
-    describeRoute({
-      operationId: 'getLiveness',
-      tags: ['operations'],
-      summary: 'The process runs',
-      responses: { 200: jsonResponse('alive', z.object({ status: z.literal('live') })) },
+    operation('getLiveness', 'The process runs', {
+      200: jsonResponse('alive', z.object({ status: z.literal('live') })),
     }),
     (c) => c.json({ status: 'live' }),
   )
   app.get(
     '/health/ready',
-    describeRoute({
-      operationId: 'getReadiness',
-      tags: ['operations'],
-      summary: 'Whether every required dependency is available; each dependency by name',
-      responses: {
+    operation(
+      'getReadiness',
+      'Whether every required dependency is available; each dependency by name',
+      {
         200: jsonResponse('ready', HealthReport),
         503: jsonResponse('waiting for a dependency', HealthReport),
       },
-    }),
+    ),
     (c) => {
       const report = health.report()
       return c.json(report, report.status === 'ready' ? 200 : 503)
@@ -199,25 +187,14 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
   )
   app.get(
     '/metrics',
-    describeRoute({
-      operationId: 'getMetrics',
-      tags: ['operations'],
-      summary: 'Prometheus metrics',
-      responses: { 200: textResponse('metrics', 'text/plain') },
-    }),
-    async (c) => {
-      return c.body(await metrics.readForScrape(), 200, {
-        'Content-Type': metrics.registry.contentType,
-      })
-    },
+    operation('getMetrics', 'Prometheus metrics', { 200: textResponse('metrics', 'text/plain') }),
+    async (c) =>
+      c.body(await metrics.readForScrape(), 200, { 'Content-Type': metrics.registry.contentType }),
   )
   app.get(
     '/metrics/summary',
-    describeRoute({
-      operationId: 'getMetricsSummary',
-      tags: ['operations'],
-      summary: 'What the metrics say now, as JSON',
-      responses: { 200: jsonResponse('the summary', MetricsSummary) },
+    operation('getMetricsSummary', 'What the metrics say now, as JSON', {
+      200: jsonResponse('the summary', MetricsSummary),
     }),
     async (c) => c.json(await metrics.summary()),
   )
@@ -242,6 +219,14 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
   return app
 }
 
+/** Returns whether a path is `at`. A `*` at the begin or end of `at` stands for any text. */
+const isAt = (path: string, at: string): boolean =>
+  at.startsWith('*')
+    ? path.endsWith(at.slice(1))
+    : at.endsWith('*')
+      ? path.startsWith(at.slice(0, -1))
+      : path === at
+
 /** The codes of 5xx responses that callers can cause at will: a wrong code, a strange framing, too many clients. */
 const CAUSED_BY_CALLERS: ReadonlySet<ErrorCode> = new Set([
   'code_exchange_failed',
@@ -255,20 +240,12 @@ const CAUSED_BY_CALLERS: ReadonlySet<ErrorCode> = new Set([
 const isCausedByCallers = (error: unknown): boolean =>
   error instanceof IntegrationError && CAUSED_BY_CALLERS.has(error.code)
 
-/** The id of the caller's key, for the log. */
-const keyOf = (c: Context): { readonly key?: string } => {
-  const caller = c.get('caller') as Caller | undefined
-  return caller === undefined ? {} : { key: caller.keyId }
-}
-
 /**
  * Returns whether the request is a successful read by a program, such as the console, that does not act for a person.
  * The console makes such reads every few seconds.
  */
-function isOwnRead(c: Context): boolean {
-  const caller = c.get('caller') as Caller | undefined
-  return !hasBody(c.req.method) && c.res.ok && caller?.person === null && caller.has('act-for')
-}
+const isOwnRead = (c: Context, caller: Caller | undefined): boolean =>
+  !hasBody(c.req.method) && c.res.ok && caller?.person === null && caller.has('act-for')
 
 /**
  * Returns the route pattern of a request instead of its path. A path may contain a realm, and a metric must have few

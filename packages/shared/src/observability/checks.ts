@@ -17,29 +17,16 @@ export const ok = (check: string, found: string): CheckResult => ({
   remedy: null,
 })
 
+const result =
+  (verdict: 'warning' | 'problem' | 'skipped') =>
+  (check: string, found: string, remedy: string): CheckResult => ({ check, verdict, found, remedy })
+
 /** Returns the result for a backend that works but has a problem, or will soon stop working. */
-export const warning = (check: string, found: string, remedy: string): CheckResult => ({
-  check,
-  verdict: 'warning',
-  found,
-  remedy,
-})
-
+export const warning = result('warning')
 /** Returns the result for a backend that does not work or that may lose data. */
-export const problem = (check: string, found: string, remedy: string): CheckResult => ({
-  check,
-  verdict: 'problem',
-  found,
-  remedy,
-})
-
+export const problem = result('problem')
 /** Returns the result for a check that could not be made; `remedy` says what the check needs. */
-export const skipped = (check: string, found: string, remedy: string): CheckResult => ({
-  check,
-  verdict: 'skipped',
-  found,
-  remedy,
-})
+export const skipped = result('skipped')
 
 /**
  * Returns whether a version is at least this major and minor version; false if the text does not begin with a number.

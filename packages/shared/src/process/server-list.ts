@@ -81,6 +81,18 @@ export function decoded(text: string): string {
   }
 }
 
+/** Returns the decoded parameters of a query. `URLSearchParams` is not used, because it decodes `+` as a space. */
+export const parametersOf = (query: string): Map<string, string> =>
+  new Map(
+    query
+      .split('&')
+      .filter((part) => part !== '')
+      .map((part) => {
+        const [name = '', value = ''] = part.split(/=(.*)/s).map(decoded)
+        return [name, value]
+      }),
+  )
+
 /** A setting that holds an address, checked by `parse`, which throws {@link AddressError}. */
 export const addressSetting = (parse: (text: string) => unknown, example: string) =>
   z

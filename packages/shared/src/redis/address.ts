@@ -10,6 +10,7 @@ import {
   AddressError,
   addressSetting,
   decoded,
+  parametersOf,
   parseServerList,
   type ServerList,
 } from '../process/server-list.ts'
@@ -73,8 +74,9 @@ export function parseRedisUrl(text: string): RedisAddress {
   const [db = '', ...more] = names
   if (!/^\d{0,5}$/.test(db) || more.length > 0)
     throw new AddressError('has a path that is not the number of a database')
-  const parameters = parametersOf(query, isSentinel)
-  const [username, password] = userInfo.split(/:(.*)/s)
+  const parameters = parametersOf(query)
+  rejectUnknown(parameters, isSentinel)
+  const [username, password] = userInfo.split(/:(.*)/s).map(decoded)
   const common = { ...loginOf(username, password), usesTls, db: Number(db) }
   if (name === undefined) return { ...common, kind: 'servers', servers }
   const login = loginOf(parameters.get('sentinel_user'), parameters.get('sentinel_password'))
@@ -87,23 +89,14 @@ export function parseRedisUrl(text: string): RedisAddress {
 }
 
 const loginOf = (username = '', password = ''): Login => ({
-  ...(username !== '' && { username: decoded(username) }),
-  ...(password !== '' && { password: decoded(password) }),
+  ...(username !== '' && { username }),
+  ...(password !== '' && { password }),
 })
 
-// `URLSearchParams` is not used, because it decodes `+` as a space, and a password may contain `+`.
-function parametersOf(query: string, isSentinel: boolean): ReadonlyMap<string, string> {
+function rejectUnknown(parameters: ReadonlyMap<string, string>, isSentinel: boolean): void {
   const known = isSentinel ? ['sentinel_user', 'sentinel_password', 'sentinel_tls'] : []
-  const parameters = new Map(
-    query
-      .split('&')
-      .filter((part) => part !== '')
-      .map((part) => part.split(/=(.*)/s, 2) as [string, string?])
-      .map(([name, value = '']) => [name, value] as const),
-  )
   for (const name of parameters.keys())
     if (!known.includes(name)) throw new AddressError('has an unknown parameter after the ?')
   if (!['on', 'off', undefined].includes(parameters.get('sentinel_tls')))
     throw new AddressError('has a sentinel_tls that is not on or off')
-  return parameters
 }

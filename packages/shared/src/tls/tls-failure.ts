@@ -5,96 +5,71 @@ export interface TlsFailure {
   readonly remedy: string
 }
 
-const UNKNOWN_AUTHORITY: TlsFailure = {
-  reason: "the server's certificate is from an unknown authority",
-  remedy: 'Set *_CA_FILE to the certificate of the authority that issued it.',
-}
-const CLIENT_CERTIFICATE_NEEDED: TlsFailure = {
-  reason: 'the server requires a client certificate',
-  remedy: 'Set *_CERT_FILE and *_KEY_FILE.',
-}
+const CLIENT_CERTIFICATE_REMEDY = 'Set *_CERT_FILE and *_KEY_FILE.'
+const TRUSTED_CERTIFICATE_REMEDY = 'Set *_CERT_FILE to a certificate that the server trusts.'
 
 /**
  * Patterns of an error's code and message, in lower case and with spaces in place of punctuation. The codes come from
  * Node (X.509 verification) and OpenSSL (alerts of the server, which contain the word `alert`).
  */
-const failures: readonly (readonly [RegExp, TlsFailure])[] = [
+const failures: readonly (readonly [pattern: RegExp, reason: string, remedy: string])[] = [
   [
     /^(unable to (verify leaf signature|get issuer cert)|(depth zero )?self signed cert|cert untrusted)/,
-    UNKNOWN_AUTHORITY,
+    "the server's certificate is from an unknown authority",
+    'Set *_CA_FILE to the certificate of the authority that issued it.',
   ],
   [
     /^err tls cert altname invalid/,
-    {
-      reason: "the host name does not match the server's certificate",
-      remedy: 'Use a name or IP address that the certificate contains.',
-    },
+    "the host name does not match the server's certificate",
+    'Use a name or IP address that the certificate contains.',
   ],
-  [
-    /^cert has expired/,
-    { reason: "the server's certificate has expired", remedy: 'Renew it at the server.' },
-  ],
+  [/^cert has expired/, "the server's certificate has expired", 'Renew it at the server.'],
   [
     /^cert not yet valid/,
-    {
-      reason: "the server's certificate is not valid yet",
-      remedy: 'Check the clocks of both machines.',
-    },
+    "the server's certificate is not valid yet",
+    'Check the clocks of both machines.',
   ],
-  [/alert certificate required/, CLIENT_CERTIFICATE_NEEDED],
+  [
+    /alert certificate required/,
+    'the server requires a client certificate',
+    CLIENT_CERTIFICATE_REMEDY,
+  ],
   [
     // A TLS 1.2 server sends this alert if the client certificate is missing.
     /alert handshake failure/,
-    {
-      reason: 'the server rejects the TLS handshake: it may require a client certificate',
-      remedy: CLIENT_CERTIFICATE_NEEDED.remedy,
-    },
+    'the server rejects the TLS handshake: it may require a client certificate',
+    CLIENT_CERTIFICATE_REMEDY,
   ],
-  [
-    /alert certificate expired/,
-    { reason: 'the client certificate has expired', remedy: 'Renew *_CERT_FILE.' },
-  ],
+  [/alert certificate expired/, 'the client certificate has expired', 'Renew *_CERT_FILE.'],
   [
     /alert unknown ca/,
-    {
-      reason: 'the server does not know the authority of the client certificate',
-      remedy: 'Set *_CERT_FILE to a certificate that the server trusts.',
-    },
+    'the server does not know the authority of the client certificate',
+    TRUSTED_CERTIFICATE_REMEDY,
   ],
   [
     /alert (bad certificate|certificate unknown|certificate revoked|unsupported certificate)/,
-    {
-      reason: 'the server rejects the client certificate',
-      remedy: 'Set *_CERT_FILE to a certificate that the server trusts.',
-    },
+    'the server rejects the client certificate',
+    TRUSTED_CERTIFICATE_REMEDY,
   ],
   [
     /alert protocol version|unsupported protocol|no protocols available/,
-    {
-      reason: 'the server supports no TLS version that this client supports',
-      remedy: 'Enable TLS 1.2 or newer at the server.',
-    },
+    'the server supports no TLS version that this client supports',
+    'Enable TLS 1.2 or newer at the server.',
   ],
   [
     /wrong version number|packet length too long|record layer failure/,
-    {
-      reason: 'the server does not speak TLS on this port',
-      remedy: 'Use the TLS port of the server, or a URL without TLS.',
-    },
+    'the server does not speak TLS on this port',
+    'Use the TLS port of the server, or a URL without TLS.',
   ],
   [
     /^err tls handshake timeout/,
-    {
-      reason: 'the server does not respond to the TLS handshake: it may not speak TLS on this port',
-      remedy: 'Use the TLS port of the server, or a URL without TLS.',
-    },
+    'the server does not respond to the TLS handshake: it may not speak TLS on this port',
+    'Use the TLS port of the server, or a URL without TLS.',
   ],
   [
     /before secure tls connection was established/,
-    {
-      reason: 'the server ended the TLS handshake',
-      remedy: 'Check that the server speaks TLS on this port.',
-    },
+    'the server ended the TLS handshake',
+    'Check that the server speaks TLS on this port.',
   ],
 ]
 
@@ -106,5 +81,6 @@ export function tlsFailure(error: unknown): TlsFailure | null {
     .toLowerCase()
     .replaceAll(/[^a-z0-9]+/g, ' ')
     .trim()
-  return failures.find(([pattern]) => pattern.test(text))?.[1] ?? null
+  const [, reason, remedy] = failures.find(([pattern]) => pattern.test(text)) ?? []
+  return reason === undefined || remedy === undefined ? null : { reason, remedy }
 }
