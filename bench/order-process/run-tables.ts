@@ -1,4 +1,4 @@
-import { batched } from '@integration-host/shared/batching/batched'
+import { batched } from '@integration-host/shared/batching'
 import { Pool } from 'pg'
 import type { EngineSettings } from './engine.ts'
 

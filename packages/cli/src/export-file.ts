@@ -1,7 +1,7 @@
 import { type FileHandle, link, lstat, open, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { ExportDocument } from '@integration-host/shared/contracts/custody'
-import { syncFolder } from '@integration-host/shared/files/write-file-atomic'
+import { syncFolder } from '@integration-host/shared/files/durable-file'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { CommandFailed, exitCodes } from './exit-code.ts'
 

@@ -1,8 +1,6 @@
 import { backoffMs } from '@integration-host/shared/process/clock'
 import postgres from 'postgres'
 import type { PostgresAddress } from './address.ts'
-import { driverOptions } from './driver-options.ts'
-import { isoTime } from './iso-time.ts'
 import type { ServerSockets, Unresponsive } from './server-sockets.ts'
 
 /**
@@ -65,3 +63,52 @@ function rememberingLast(parse: (value: string) => string): (value: string) => s
     return parsed
   }
 }
+
+/**
+ * Returns the options with which the driver uses `sockets`. The result is typed as `object`, because the driver's types
+ * do not contain all of the options.
+ */
+export function driverOptions(
+  address: PostgresAddress,
+  sockets: ServerSockets,
+  {
+    unresponsive = 'keep',
+    startup = {},
+    ...own
+  }: {
+    readonly unresponsive?: Unresponsive
+    /** Parameters of the startup message. Parameters in the URL take precedence. */
+    readonly startup?: Readonly<Record<string, string>>
+    readonly [option: string]: unknown
+  },
+): object {
+  const [{ host, port }] = address.servers
+  return {
+    ...own,
+    // The socket selects the server. The driver uses this host and port only in its error messages.
+    host: [host],
+    port: [port],
+    user: address.user,
+    pass: address.password,
+    database: address.database,
+    socket: () => sockets.create(unresponsive),
+    // The driver's connect timeout is disabled, because the socket has a timeout for each server.
+    connect_timeout: 0,
+    connection: { ...startup, ...address.startup },
+    onnotice: () => {},
+  }
+}
+
+/**
+ * Returns a time in ISO 8601 with milliseconds, in the format of `toISOString`. The input is a time as PostgreSQL
+ * prints it in UTC: `2026-11-20 09:30:00.25+00`, or in JSON `2026-11-20T09:30:00.25+00:00`. The input is parsed by
+ * character index, because this function runs several times per transaction.
+ */
+export function isoTime(value: string): string {
+  let digits = 0
+  if (value[19] === '.') while (digits < 3 && isDigit(value.charCodeAt(20 + digits))) digits += 1
+  const fraction = value.slice(20, 20 + digits).padEnd(3, '0')
+  return `${value.slice(0, 10)}T${value.slice(11, 19)}.${fraction}Z`
+}
+
+const isDigit = (code: number): boolean => code >= 48 && code <= 57

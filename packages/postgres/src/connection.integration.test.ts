@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDatabase, type TestDatabase } from '../test-support/database.ts'
 import { watched } from '../test-support/watched-connection.ts'
 import { connectPostgres, type PostgresConnection } from './connection.ts'
-import { isoTime } from './iso-time.ts'
+import { isoTime } from './client.ts'
 
 const logger = createLogger('test', 'silent')
 

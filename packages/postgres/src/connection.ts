@@ -7,7 +7,7 @@ import {
   ok,
   warning,
 } from '@integration-host/shared/observability/checks'
-import { checkPostgresStandbys, readPostgresReplication } from './standbys.ts'
+import { checkPostgresStandbys, readPostgresReplication, checkPooling } from './checks.ts'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Dependency } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
@@ -17,7 +17,6 @@ import postgres from 'postgres'
 import { parsePostgresUrl, type PostgresAddress, type TlsPaths } from './address.ts'
 import { createClient } from './client.ts'
 import { type MonitorDeps, startMonitor } from './monitor.ts'
-import { checkPooling } from './pooling.ts'
 import { postgresReason } from './reason.ts'
 import { createServerSockets, type ServerSockets } from './server-sockets.ts'
 

@@ -49,7 +49,8 @@ const check = 'migrations'
 const restore = (appliedBy: string): string =>
   `Restore a backup. If there is nothing to keep, drop and create the database: a ${appliedBy} creates its tables.`
 
-type Query = <Row extends object>(
+/** The tag function of the driver, outside of a transaction or within one. */
+export type Query = <Row extends object>(
   text: TemplateStringsArray,
   ...values: never[]
 ) => PromiseLike<readonly Row[]>

@@ -1,6 +1,6 @@
 import { hasCode } from '@integration-host/shared/errors'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
-import type { GatewayLimits, RealmLimits } from './realm/throttle.ts'
+import { type GatewayLimits, watchLimits } from './realm/throttle.ts'
 import { type CallCounts, type CallKind, meteredOf } from './usage/usage.ts'
 
 /** How many of the last calls the summary takes into account, and for how long. */
@@ -115,34 +115,26 @@ export function createGatewayMetrics(
     }
   })
 
-  const measure = (limits: RealmLimits): RealmLimits => ({
-    acquire(realm, waitLimit) {
-      const acquired = limits.acquire(realm, waitLimit)
-      if (!(acquired instanceof Promise)) return acquired
-      const from = now()
-      acquired.then(
-        () => {
-          const waitedMs = now() - from
-          if (waitedMs >= 1) throttleWaits.observe(waitedMs / 1_000)
-        },
-        (error: unknown) => {
-          if (hasCode(error, 'throttled')) throttled.inc()
-        },
-      )
-      return acquired
-    },
-    coolDown(realm, ms) {
-      limits.coolDown(realm, ms)
-      removeEnded()
-      coolDownUntil.set(realm, Math.max(coolDownUntil.get(realm) ?? 0, now() + ms))
-    },
-  })
-
   return {
-    measured: ({ calls: all, batches }) => ({
-      calls: measure(all),
-      batches: measure(batches),
-    }),
+    measured: (limits) =>
+      watchLimits(limits, {
+        onWait(_, permit) {
+          const from = now()
+          permit.then(
+            () => {
+              const waitedMs = now() - from
+              if (waitedMs >= 1) throttleWaits.observe(waitedMs / 1_000)
+            },
+            (error: unknown) => {
+              if (hasCode(error, 'throttled')) throttled.inc()
+            },
+          )
+        },
+        onCoolDown(realm, ms) {
+          removeEnded()
+          coolDownUntil.set(realm, Math.max(coolDownUntil.get(realm) ?? 0, now() + ms))
+        },
+      }),
     callCompleted(realm, status, durationMs, waitedMs) {
       calls.inc({ status: String(status), ...(byRealm && { realm: realm ?? '' }) })
       duration.observe(durationMs / 1_000)

@@ -1,24 +1,16 @@
 import { createHealth, type Health } from '@integration-host/shared/observability/health'
 import { runService, collectRarely } from '@integration-host/shared/process/lifecycle'
 import { createLogger, type Logger } from '@integration-host/shared/observability/logger'
-import type { ProviderLimits } from '@integration-host/shared/provider-profile/provider-profile'
 import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
 import { connectRedis } from '@integration-host/shared/redis/connection'
 import type { Secret } from '@integration-host/shared/secrets/secret'
-import { type TlsFiles, tlsFiles } from '@integration-host/shared/tls/tls-files'
+import { tlsFiles } from '@integration-host/shared/tls/tls-files'
 import { createRedisRateLimiter } from './adapters/redis/rate-limiter.ts'
 import { createRedisAvailability } from './adapters/redis/redis-availability.ts'
 import { createRedisUsageStore } from './adapters/redis/usage-store.ts'
 import { limitsOf, readConfig } from './config.ts'
-import { createGatewayLimits } from './realm/process-rate-limiter.ts'
-import {
-  batchRates,
-  createRealmLimits,
-  type GatewayLimits,
-  type RealmRates,
-} from './realm/throttle.ts'
+import { batchRates, createRealmLimits, type RealmRates } from './realm/throttle.ts'
 import { startAccountingGateway } from './service.ts'
-import type { UsageStore } from './usage/usage.ts'
 
 const NAME = 'accounting-gateway'
 
@@ -38,52 +30,31 @@ await runService(NAME, async () => {
       prefix: config.AMQP_PREFIX,
     }),
   )
-  const { REDIS_URL, REDIS_KEY_PREFIX } = config
+  const { REDIS_URL } = config
   if (REDIS_URL === undefined)
     logger.warn('REDIS_URL is not set: each gateway replica limits only its own calls')
-  const { limits, usage } =
-    REDIS_URL === undefined
-      ? { limits: createGatewayLimits(limitsOf(config)) }
-      : sharedThroughRedis(stack, REDIS_URL, {
-          provider: limitsOf(config),
-          logger,
-          health,
-          tls: tlsFiles('REDIS', config),
-          REDIS_KEY_PREFIX,
-        })
+  const shared =
+    REDIS_URL === undefined ? {} : sharedThroughRedis(stack, REDIS_URL, config, { logger, health })
   const service = stack.use(
-    await startAccountingGateway(config, {
-      logger,
-      health,
-      bus,
-      limits,
-      ...(usage !== undefined && { usage }),
-    }),
+    await startAccountingGateway(config, { logger, health, bus, ...shared }),
   )
   const owned = stack.move()
   return { url: service.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 })
 
-interface SharedOptions {
-  readonly provider: ProviderLimits
-  readonly logger: Logger
-  readonly health: Health
-  readonly tls: TlsFiles | undefined
-  readonly REDIS_KEY_PREFIX: string
-}
-
 /** Returns the rate limits and the usage that all gateway replicas share. */
 function sharedThroughRedis(
   stack: AsyncDisposableStack,
   url: Secret,
-  { provider, logger, health, tls, REDIS_KEY_PREFIX }: SharedOptions,
-): { readonly limits: GatewayLimits; readonly usage?: UsageStore } {
+  config: ReturnType<typeof readConfig>,
+  { logger, health }: { readonly logger: Logger; readonly health: Health },
+) {
   const { redis } = stack.use(
     connectRedis(url, {
       name: NAME,
       dependency: health.dependency('redis', 'optional'),
-      tls,
-      keyPrefix: REDIS_KEY_PREFIX,
+      tls: tlsFiles('REDIS', config),
+      keyPrefix: config.REDIS_KEY_PREFIX,
       // Timeout of a Redis command. The timeout is short, because calls wait for the reply. After a timeout, this
       // process can still count its own calls without Redis.
       commandTimeoutMs: 250,
@@ -94,6 +65,7 @@ function sharedThroughRedis(
     const limiter = stack.use(createRedisRateLimiter({ redis, name, rates, availability }))
     return createRealmLimits({ limiter, now: Date.now })
   }
+  const provider = limitsOf(config)
   return {
     limits: {
       calls: limits('throttle', provider.calls),

@@ -16,7 +16,7 @@ import { discoverAccountingUrl } from './adapters/discovery/accounting-url.ts'
 import { consumeCredentialEvents } from './adapters/message-bus/credential-events.ts'
 import { connectTokenService } from './adapters/token-service/token-source.ts'
 import { connectUpstream } from './adapters/http/upstream.ts'
-import { createMemoryUsageStore } from './adapters/memory/usage-store.ts'
+import { createMemoryUsageStore, startUsage, type UsageStore } from './usage/usage.ts'
 import { createApp } from './app.ts'
 import { type Config, limitsOf } from './config.ts'
 import { createGatewayMetrics } from './gateway-metrics.ts'
@@ -28,7 +28,6 @@ import { upstreamBase } from './proxy/target.ts'
 import { createAccessTokens } from './realm/access-token.ts'
 import { createGatewayLimits } from './realm/process-rate-limiter.ts'
 import type { GatewayLimits } from './realm/throttle.ts'
-import { startUsage, type UsageStore } from './usage/usage.ts'
 
 export interface Adapters {
   readonly logger: Logger

@@ -13,10 +13,10 @@ import {
   parseConfig,
   seconds,
   serviceKeys,
+  keyRing,
 } from '@integration-host/shared/process/config'
 import { postgresUrl } from '@integration-host/postgres/address'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
-import { keyRing } from '@integration-host/shared/secrets/key-ring'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { z } from 'zod'
 import { processSources } from './adapters/folder/process-sources.ts'

@@ -4,8 +4,8 @@ import {
   listenSettings,
   parseConfig,
   secret,
+  verifierTokens,
 } from '@integration-host/shared/process/config'
-import { verifierTokens } from '@integration-host/shared/secrets/verifier-tokens'
 import { z } from 'zod'
 import { personalityNames } from './control/personalities.ts'
 

@@ -15,8 +15,8 @@ import {
   parseConfig,
   secret,
   serviceKeys,
+  keyRing,
 } from '@integration-host/shared/process/config'
-import { keyRing } from '@integration-host/shared/secrets/key-ring'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { redisUrl } from '@integration-host/shared/redis/address'
 import { Secret } from '@integration-host/shared/secrets/secret'

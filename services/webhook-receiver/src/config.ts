@@ -3,8 +3,8 @@ import {
   type Environment,
   listenSettings,
   parseConfig,
+  verifierTokens,
 } from '@integration-host/shared/process/config'
-import { verifierTokens } from '@integration-host/shared/secrets/verifier-tokens'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { z } from 'zod'
 

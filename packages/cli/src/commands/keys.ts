@@ -8,7 +8,7 @@ import {
 import { KeyEntry, KeyId, type KeyTerms, newKey } from '@integration-host/shared/access/key-list'
 import { SCOPES } from '@integration-host/shared/access/scope'
 import { OpenLinks, OpenOperations } from '@integration-host/shared/contracts/operations'
-import { FileLocked } from '@integration-host/shared/files/folder-lock'
+import { FileLocked } from '@integration-host/shared/files/durable-file'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import {
   defineCommand,

@@ -7,9 +7,9 @@ import {
   checkClock,
 } from '@integration-host/shared/observability/checks'
 import { checkMigrations, readMigrationState } from '@integration-host/postgres/migrations'
-import { checkPostgresStandbys, readPostgresReplication } from '@integration-host/postgres/standbys'
+import { checkPostgresStandbys, readPostgresReplication } from '@integration-host/postgres/checks'
 import { parsePostgresUrl, type TlsPaths } from '@integration-host/postgres/address'
-import { driverOptions } from '@integration-host/postgres/driver-options'
+import { driverOptions } from '@integration-host/postgres/client'
 import { createServerSockets } from '@integration-host/postgres/server-sockets'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'

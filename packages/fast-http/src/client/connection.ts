@@ -1,6 +1,6 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
-import { afterThisTurn } from '@integration-host/shared/batching/coalesce-writes'
+import { afterThisTurn } from '@integration-host/shared/batching'
 import {
   type FailureKind,
   type Flow,

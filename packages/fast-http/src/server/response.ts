@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events'
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import { afterThisTurn } from '@integration-host/shared/batching/coalesce-writes'
+import { afterThisTurn } from '@integration-host/shared/batching'
 import { headerValue } from '@integration-host/shared/http/header-list'
 
 /**

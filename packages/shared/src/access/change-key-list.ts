@@ -1,8 +1,7 @@
 import { chown, readFile, realpath, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { FileLocked, lockFile } from '../files/folder-lock.ts'
-import { writeFileAtomic } from '../files/write-file-atomic.ts'
+import { FileLocked, lockFile, writeFileAtomic } from '../files/durable-file.ts'
 import { type KeyEntry, parseKeyList } from './key-list.ts'
 
 /** The error if the key file is not valid, or would not be valid after the change. */

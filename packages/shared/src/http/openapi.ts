@@ -89,7 +89,7 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
   const page = createReferencePage(info)
   app.get(
     '/openapi.json',
-    operation('getOpenApiDocument', 'This document', {
+    describeOperation('getOpenApiDocument', 'This document', {
       200: {
         description: 'OpenAPI 3.1',
         content: { 'application/json': { schema: { type: 'object' } } },
@@ -99,14 +99,16 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
   )
   app.get(
     '/docs',
-    operation('showDocumentation', 'This document as a page', { 200: text('the page', 'html') }),
+    describeOperation('showDocumentation', 'This document as a page', {
+      200: text('the page', 'html'),
+    }),
     (c) => page.respond(c),
   )
   // The page does not show the following routes, because clients of the API do not need them.
   const hidden = { 'x-scalar-ignore': true }
   app.get(
     SCRIPT_PATH,
-    operation(
+    describeOperation(
       'getDocumentationScript',
       'The script of the documentation page',
       { 200: text('the script', 'javascript') },
@@ -116,7 +118,7 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
   )
   app.get(
     '/',
-    operation(
+    describeOperation(
       'redirectToDocumentation',
       'Redirects to the documentation page',
       { 302: { description: 'to /docs' } },
@@ -126,7 +128,7 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
   )
   app.get(
     '/favicon.ico',
-    operation(
+    describeOperation(
       'getFavicon',
       'Nothing: the service has no icon',
       { 204: { description: 'no icon' } },
@@ -142,7 +144,7 @@ const text = (description: string, subtype: string) => ({
 })
 
 /** Describes a route for the operation of a service. */
-export const operation = (
+export const describeOperation = (
   operationId: string,
   summary: string,
   responses: NonNullable<Parameters<typeof describeRoute>[0]['responses']>,

@@ -2,7 +2,7 @@ import { STATUS_CODES } from 'node:http'
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { matchedRoutes, routePath } from 'hono/route'
 import { secureHeaders } from 'hono/secure-headers'
-import { describeRoute, resolver, validator } from 'hono-openapi'
+import { type describeRoute, resolver, validator } from 'hono-openapi'
 import { z } from 'zod'
 import { type AccessKeys, unauthorized } from '../access/access-keys.ts'
 import { MetricsSummary } from '../contracts/metrics-summary.ts'
@@ -20,7 +20,7 @@ import {
   type Content,
   DOCUMENTATION_PATHS,
   documentRoutes,
-  operation,
+  describeOperation,
   PROBLEM_CONTENT,
 } from './openapi.ts'
 import { onlyKnownQuery, hasBody, limitBody } from './request.ts'
@@ -165,14 +165,14 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
   addRoutes(app)
   app.get(
     '/health/live',
-    operation('getLiveness', 'The process runs', {
+    describeOperation('getLiveness', 'The process runs', {
       200: jsonResponse('alive', z.object({ status: z.literal('live') })),
     }),
     (c) => c.json({ status: 'live' }),
   )
   app.get(
     '/health/ready',
-    operation(
+    describeOperation(
       'getReadiness',
       'Whether every required dependency is available; each dependency by name',
       {
@@ -187,13 +187,15 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
   )
   app.get(
     '/metrics',
-    operation('getMetrics', 'Prometheus metrics', { 200: textResponse('metrics', 'text/plain') }),
+    describeOperation('getMetrics', 'Prometheus metrics', {
+      200: textResponse('metrics', 'text/plain'),
+    }),
     async (c) =>
       c.body(await metrics.readForScrape(), 200, { 'Content-Type': metrics.registry.contentType }),
   )
   app.get(
     '/metrics/summary',
-    operation('getMetricsSummary', 'What the metrics say now, as JSON', {
+    describeOperation('getMetricsSummary', 'What the metrics say now, as JSON', {
       200: jsonResponse('the summary', MetricsSummary),
     }),
     async (c) => c.json(await metrics.summary()),

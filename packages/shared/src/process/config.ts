@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { z } from 'zod'
 import { Secret } from '../secrets/secret.ts'
 import { tlsProblems } from '../tls/tls-files.ts'
+import { parseKeyRing } from '../secrets/envelope.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
@@ -208,20 +209,44 @@ export const listenSettings = (defaultPort: number) => ({
   LOG_LEVEL: z.enum(logLevels).default('info'),
 })
 
+/** A comma-separated list of secrets. Each is printable ASCII without spaces, as `form` says, and counts once. */
+const secretList = (form: RegExp, minLength: number) =>
+  z
+    .string()
+    .transform((list) => [...new Set(list.split(',').map((each) => each.trim()))])
+    .pipe(
+      z.array(
+        z.string().regex(form, `must be ${minLength} to 512 printable characters without spaces`),
+      ),
+    )
+    .transform((secrets) => secrets.map((each) => new Secret(each)) as [Secret, ...Secret[]])
+
 /**
  * The keys that callers may present: `SERVICE_API_KEY` and the comma-separated list `SERVICE_API_KEYS`. Several keys
  * can be valid at the same time, so that a new key can be distributed before the old one is removed. A service calls
  * its peers with the first key.
  */
-export const serviceKeys = () =>
-  z
-    .string()
-    .transform((list) => [...new Set(list.split(',').map((key) => key.trim()))])
-    .pipe(
-      z.array(
-        z
-          .string()
-          .regex(/^[\x21-\x7e]{32,512}$/, 'must be 32 to 512 printable characters without spaces'),
-      ),
-    )
-    .transform((keys) => keys.map((key) => new Secret(key)) as [Secret, ...Secret[]])
+export const serviceKeys = () => secretList(/^[\x21-\x7e]{32,512}$/, 32)
+
+/**
+ * The setting `WEBHOOK_VERIFIER_TOKENS`: the verifier tokens of the application at the provider, as a comma-separated
+ * list. During a rotation both the old and the new token are configured. Intuit issues one token for each application
+ * and environment.
+ */
+export const verifierTokens = () =>
+  secretList(/^[\x21-\x7e]{16,512}$/, 16).refine(
+    (tokens) => tokens.length <= 10,
+    'must have at most 10 tokens',
+  )
+
+/** A setting that holds a key ring, such as `CREDENTIAL_KEYS`. The error for a wrong entry does not contain the key. */
+export const keyRing = () =>
+  secret().transform((list, context) => {
+    try {
+      return parseKeyRing(list)
+    } catch (error) {
+      const why = error instanceof TypeError ? error.message : 'is not a key ring'
+      context.addIssue({ code: 'custom', message: why })
+      return z.NEVER
+    }
+  })

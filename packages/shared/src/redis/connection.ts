@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis'
-import { coalesceWrites } from '../batching/coalesce-writes.ts'
+import { coalesceWrites } from '../batching.ts'
 import type { Dependency } from '../observability/health.ts'
 import { backoffMs } from '../process/clock.ts'
 import { nameOf, type Server } from '../process/server-list.ts'

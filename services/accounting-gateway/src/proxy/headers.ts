@@ -1,6 +1,10 @@
 /** Selects the request headers that are forwarded upstream and the response headers that are relayed to the caller. */
 import { IntegrationError } from '@integration-host/shared/errors'
-import { type HeaderList, headerValue } from '@integration-host/shared/http/header-list'
+import {
+  type HeaderList,
+  headerValue,
+  headerValues,
+} from '@integration-host/shared/http/header-list'
 
 const at = (list: HeaderList, index: number): string => list[index] ?? ''
 
@@ -95,18 +99,13 @@ export function headerFault(raw: HeaderList): string | null {
  * coding.
  */
 export function transferCodingFault(raw: HeaderList, httpVersion: string): IntegrationError | null {
-  let codings: string | null = null
-  for (let i = 0; i < raw.length; i += 2) {
-    const name = at(raw, i)
-    if (name.length !== 17 || name.toLowerCase() !== 'transfer-encoding') continue
-    codings = codings === null ? at(raw, i + 1) : `${codings}, ${at(raw, i + 1)}`
-  }
-  if (codings === null) return null
+  const codings = headerValues(raw, 'transfer-encoding')
+  if (codings.length === 0) return null
   // RFC 9112 §6.1: HTTP/1.0 does not define `Transfer-Encoding`, so an HTTP/1.0 message with this header has faulty
   // framing.
   if (httpVersion === '1.0')
     return new IntegrationError('target_invalid', 'HTTP/1.0 has no Transfer-Encoding')
-  return codings.toLowerCase() === 'chunked'
+  return codings.join(', ').toLowerCase() === 'chunked'
     ? null
     : new IntegrationError('transfer_coding_unsupported', 'the only transfer coding is chunked')
 }

@@ -18,14 +18,19 @@ import { type HeaderList, headerValue } from '@integration-host/shared/http/head
 import type { AccessToken, AccessTokens } from '../realm/access-token.ts'
 import { acquirePermit, type GatewayLimits, type Permit } from '../realm/throttle.ts'
 import { Attempt, type AttemptResult } from './attempt.ts'
-import { CallerGone, reportable, upstreamError } from './call-error.ts'
-import type { CallResult, CompanyCall } from './company-call.ts'
+import {
+  CallerGone,
+  reportable,
+  upstreamError,
+  type CallResult,
+  type CompanyCall,
+  type Upstream,
+} from './company-call.ts'
 import { permitWaitMs, requestHeaders } from './headers.ts'
 import type { CallersPost, MarkedPost } from './repeatable-post.ts'
 import type { RequestBody } from './request-body.ts'
 import { afterFailure, afterStatus, coolDownMs, isIdempotent, PASS, type Tries } from './retry.ts'
 import { isBatch, type UpstreamBase } from './target.ts'
-import type { Upstream } from './upstream.ts'
 
 export interface ProxyCallDeps {
   readonly tokens: AccessTokens

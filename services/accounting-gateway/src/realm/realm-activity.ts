@@ -2,7 +2,7 @@
  * Records the recent activity of each company in memory, for operators: cool-downs, waiting calls, the rate of calls,
  * and the last failed calls. Only the calls of this process are recorded.
  */
-import type { GatewayLimits, RealmLimits } from './throttle.ts'
+import { type GatewayLimits, watchLimits } from './throttle.ts'
 
 const MAX_FAILED = 20
 /**
@@ -118,25 +118,20 @@ export function createRealmActivityLog(now: () => number): RealmActivityLog {
     }
   }
 
-  const observe = (limits: RealmLimits): RealmLimits => ({
-    acquire(realm, waitLimit) {
-      const acquired = limits.acquire(realm, waitLimit)
-      if (!(acquired instanceof Promise)) return acquired
-      const entry = entryOf(realm)
-      entry.waiting += 1
-      const end = (): void => void (entry.waiting -= 1)
-      acquired.then(end, end)
-      return acquired
-    },
-    coolDown(realm, ms) {
-      limits.coolDown(realm, ms)
-      const entry = entryOf(realm)
-      entry.heldUntil = Math.max(entry.heldUntil, now() + ms)
-    },
-  })
-
   return {
-    observed: ({ calls, batches }) => ({ calls: observe(calls), batches: observe(batches) }),
+    observed: (limits) =>
+      watchLimits(limits, {
+        onWait(realm, permit) {
+          const entry = entryOf(realm)
+          entry.waiting += 1
+          const end = (): void => void (entry.waiting -= 1)
+          permit.then(end, end)
+        },
+        onCoolDown(realm, ms) {
+          const entry = entryOf(realm)
+          entry.heldUntil = Math.max(entry.heldUntil, now() + ms)
+        },
+      }),
     callEnded(realm, failed) {
       const entry = entryOf(realm)
       const second = secondOf(now())

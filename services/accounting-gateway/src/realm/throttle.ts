@@ -73,6 +73,31 @@ export interface GatewayLimits {
   readonly batches: RealmLimits
 }
 
+/** Returns limits that behave like `limits`, and also report each call that has to wait, and each cool-down. */
+export function watchLimits(
+  { calls, batches }: GatewayLimits,
+  {
+    onWait,
+    onCoolDown,
+  }: {
+    readonly onWait: (realm: string, permit: Promise<Permit>) => void
+    readonly onCoolDown: (realm: string, ms: number) => void
+  },
+): GatewayLimits {
+  const watched = (limits: RealmLimits): RealmLimits => ({
+    acquire(realm, waitLimit) {
+      const permit = limits.acquire(realm, waitLimit)
+      if (permit instanceof Promise) onWait(realm, permit)
+      return permit
+    },
+    coolDown(realm, ms) {
+      limits.coolDown(realm, ms)
+      onCoolDown(realm, ms)
+    },
+  })
+  return { calls: watched(calls), batches: watched(batches) }
+}
+
 /**
  * Returns a permit for one call. A batch call needs two permits. The permit of the batch limit is acquired first,
  * because its wait may be long. In the opposite order, the call would occupy a concurrency slot during this wait.

@@ -3,8 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/key-list'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { createMemoryUsageStore } from '../adapters/memory/usage-store.ts'
-import type { UsageStore } from '../usage/usage.ts'
+import { createMemoryUsageStore, type UsageStore } from '../usage/usage.ts'
 import { type Fixture, startFixture, startGateway } from '../../test-support/harness.ts'
 
 let fixture: Fixture

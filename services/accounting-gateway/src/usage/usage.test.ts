@@ -1,7 +1,13 @@
 import type { Clock } from '@integration-host/shared/process/clock'
 import { describe, expect, it, vi } from 'vitest'
-import { createMemoryUsageStore } from '../adapters/memory/usage-store.ts'
-import { type CallCounts, kindOf, meteredOf, startUsage, type UsageStore } from './usage.ts'
+import {
+  createMemoryUsageStore,
+  type CallCounts,
+  kindOf,
+  meteredOf,
+  startUsage,
+  type UsageStore,
+} from './usage.ts'
 import { describeUsageStore } from './usage-store.contract.ts'
 
 describeUsageStore('memory', async () => ({

@@ -1,5 +1,5 @@
 import { EventEmitter } from 'node:events'
-import { afterThisTurn } from '@integration-host/shared/batching/coalesce-writes'
+import { afterThisTurn } from '@integration-host/shared/batching'
 import type { TransactionEvent } from '@integration-host/shared/contracts/events'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { transactionEvent } from '../../test-support/transaction-event.ts'

@@ -20,10 +20,7 @@
  */
 import type { ServerResponse } from 'node:http'
 import { type Caller, type PlaceLimits, Places } from '@integration-host/shared/access/caller'
-import {
-  afterThisTurn,
-  afterWritesOfThisTurn,
-} from '@integration-host/shared/batching/coalesce-writes'
+import { afterThisTurn, afterWritesOfThisTurn } from '@integration-host/shared/batching'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type {
   StreamedTransition,

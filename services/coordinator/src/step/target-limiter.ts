@@ -10,7 +10,7 @@
  * T4  A slot is released when its call has ended, or when the step is aborted before the call was sent. The slot of a
  *     lost worker expires, but not before the time limit of its call has passed.
  */
-import { batched } from '@integration-host/shared/batching/batched'
+import { batched } from '@integration-host/shared/batching'
 import { hasCode } from '@integration-host/shared/errors'
 import type { Clock } from '@integration-host/shared/process/clock'
 import type { TargetCalls, TargetKey, TargetLimits } from '../run/target-calls.ts'

@@ -6,7 +6,7 @@
  * This is done directly after each such transition of this replica. Polls find what happened without one: the runs of
  * lost coordinators, and slots that a changed limit adds.
  */
-import { batched } from '@integration-host/shared/batching/batched'
+import { batched } from '@integration-host/shared/batching'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import { familyPlaces } from '../step/children-place.ts'
 import { hasFamilies, type ProcessDefinition } from '../step/definition.ts'

@@ -1,4 +1,4 @@
-import { batched } from '@integration-host/shared/batching/batched'
+import { batched } from '@integration-host/shared/batching'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { hasCode } from '@integration-host/shared/errors'
 import type { Actor } from '../run/action.ts'

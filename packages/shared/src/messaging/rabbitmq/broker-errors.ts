@@ -2,7 +2,6 @@
 import type { ChannelModel } from 'amqplib'
 import { reasonOf } from '../../observability/health.ts'
 import { tlsFailure } from '../../tls/tls-failure.ts'
-import type { Logger } from '../../observability/logger.ts'
 
 /**
  * Describes an existing queue or exchange whose argument differs from the declared argument. The broker names only the
@@ -83,34 +82,4 @@ export function brokerReason(error: unknown): string {
   const message = (error as Error | null)?.message ?? ''
   const reply = /\b[3-5]\d\d \((?<reply>[A-Z-]+)\)/.exec(message)?.groups?.['reply']
   return reply ?? meanings.find(([pattern]) => pattern.test(message))?.[1] ?? reasonOf(error)
-}
-
-/** Logs a rejected declaration only once, although each new connection repeats the declaration. */
-export interface DeclarationLog {
-  rejected(error: unknown): void
-  /** Called when the broker has accepted all declarations. A later rejection is logged again. */
-  accepted(): void
-}
-
-export function createDeclarationLog(logger: Logger): DeclarationLog {
-  /** The incompatible declaration that was logged last. */
-  let logged: string | null = null
-  return {
-    rejected(error) {
-      const differs = inequivalenceOf(error)
-      const text = JSON.stringify(differs)
-      if (differs === null || text === logged) return
-      logged = text
-      logger.error(
-        {
-          ...differs,
-          remedy: `delete this ${differs.kind}: it is declared again (docs/rabbitmq.md)`,
-        },
-        'exchange or queue exists with incompatible arguments; messaging is disabled until that exchange or queue is deleted',
-      )
-    },
-    accepted() {
-      logged = null
-    },
-  }
 }

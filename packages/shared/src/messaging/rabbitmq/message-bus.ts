@@ -8,7 +8,7 @@
  *     redelivers the message.
  */
 import type { Channel, ChannelModel, ConfirmChannel, ConsumeMessage } from 'amqplib'
-import { afterWritesOfThisTurn, coalesceWrites } from '../../batching/coalesce-writes.ts'
+import { afterWritesOfThisTurn, coalesceWrites } from '../../batching.ts'
 import { IntegrationError } from '../../errors.ts'
 import { throwOnProblem, checkVersion } from '../../observability/checks.ts'
 import { type Dependency, reasonOf } from '../../observability/health.ts'
@@ -31,7 +31,7 @@ import type { TlsFiles } from '../../tls/tls-files.ts'
 import { CLOSE_TIMEOUT_MS, closeConnection, keepConnected, streamOf, within } from './connection.ts'
 import { deliveryOf, publishOptions, queueArguments } from './messages.ts'
 import { createSettlements, type Settlements } from './settlements.ts'
-import { brokerReason, versionOf, createDeclarationLog } from './broker-errors.ts'
+import { brokerReason, versionOf, inequivalenceOf } from './broker-errors.ts'
 
 export interface RabbitMqOptions {
   /** The connection's name on RabbitMQ's management page. */
@@ -76,7 +76,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   let publisher: ConfirmChannel | null = null
   let isClosing = false
   let isBlocked = false
-  const declarationLog = createDeclarationLog(logger)
+  /** The incompatible declaration that was logged last. Each new connection repeats it, but it is logged once. */
+  let loggedDeclaration: string | null = null
 
   const named = (name: string): string => prefix + name
   // An exclusive queue needs a name that no other replica of the service uses.
@@ -135,10 +136,10 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
         await assertTopology(channel, next)
       }
     } catch (error) {
-      declarationLog.rejected(error)
+      logInequivalence(error)
       throw error
     }
-    declarationLog.accepted()
+    loggedDeclaration = null
     model = current
     publisher = channel
     channel.on('close', () => restart(current, 'publishing channel closed'))
@@ -149,6 +150,20 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       await startConsumer(current, consumer).catch((error: unknown) => {
         if (!consumer.isCancelled) throw error
       })
+  }
+
+  function logInequivalence(error: unknown): void {
+    const differs = inequivalenceOf(error)
+    const text = JSON.stringify(differs)
+    if (differs === null || text === loggedDeclaration) return
+    loggedDeclaration = text
+    logger.error(
+      {
+        ...differs,
+        remedy: `delete this ${differs.kind}: it is declared again (docs/rabbitmq.md)`,
+      },
+      'exchange or queue exists with incompatible arguments; messaging is disabled until that exchange or queue is deleted',
+    )
   }
 
   async function assertTopology(channel: Channel, topology: Topology): Promise<void> {

@@ -1,6 +1,6 @@
 import { unlink } from 'node:fs/promises'
 import { dirname, resolve, sep } from 'node:path'
-import { syncFolder } from '@integration-host/shared/files/write-file-atomic'
+import { syncFolder } from '@integration-host/shared/files/durable-file'
 
 /**
  * Removes files durably. The results are in the order of the paths. Each result is either a boolean, which says whether

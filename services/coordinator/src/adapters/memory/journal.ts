@@ -10,7 +10,7 @@
  * J4  If a batch cannot be written, the log is truncated to its previous length. All appends of this batch are
  *     rejected, and so are all appends that wait for the next batch.
  */
-import { writeFileAtomic } from '@integration-host/shared/files/write-file-atomic'
+import { writeFileAtomic } from '@integration-host/shared/files/durable-file'
 import { OWN_TEXT, parseJsonObject } from '@integration-host/shared/json'
 import { existsSync, readFileSync } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'

@@ -6,7 +6,7 @@
  * is undone, together with every later change that was not flushed yet.
  */
 import { join } from 'node:path'
-import { lockFolder } from '@integration-host/shared/files/folder-lock'
+import { lockFolder } from '@integration-host/shared/files/durable-file'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { Action } from '../../run/action.ts'

@@ -3,7 +3,7 @@
  * connection breaks.
  * The rows in the store are authoritative, and an event contains only data that the rows contain as well.
  */
-import { afterWritesOfThisTurn } from '@integration-host/shared/batching/coalesce-writes'
+import { afterWritesOfThisTurn } from '@integration-host/shared/batching'
 import { parseMessageAs } from '@integration-host/shared/json'
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'

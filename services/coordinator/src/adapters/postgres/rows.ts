@@ -12,7 +12,7 @@ import type { EndPosition } from '../../run/retention.ts'
 import type { Run, RunKey } from '../../run/run.ts'
 import { isOver } from '../../run/status.ts'
 import type { Claim, ClaimRequest, Lease, RunState } from '../../run/transaction-source.ts'
-import { isoTime } from '@integration-host/postgres/iso-time'
+import { isoTime } from '@integration-host/postgres/client'
 import type { orderAttempt, orderHeader, orderItem } from './schema/runs.ts'
 
 export type RunRow = typeof orderHeader.$inferSelect

@@ -7,7 +7,7 @@
  * the condition again under READ COMMITTED (PostgreSQL manual, section 13.2.1). Therefore, of two claims of the same
  * version, exactly one succeeds.
  */
-import { batched } from '@integration-host/shared/batching/batched'
+import { batched } from '@integration-host/shared/batching'
 import type postgres from 'postgres'
 import type { Transition } from '../../run/progress.ts'
 import type { Actor } from '../../run/action.ts'

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { deserialize, serialize } from 'node:v8'
-import { writeFileAtomic } from '@integration-host/shared/files/write-file-atomic'
+import { writeFileAtomic } from '@integration-host/shared/files/durable-file'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { emptyMemory, type SandboxMemory } from '../../memory.ts'
 

@@ -2,7 +2,7 @@
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { writeFileAtomic } from '@integration-host/shared/files/write-file-atomic'
+import { writeFileAtomic } from '@integration-host/shared/files/durable-file'
 import { parseJsonAs } from '@integration-host/shared/json'
 import {
   CONNECT_LINKS,

@@ -1,6 +1,6 @@
 /** The credential store of the embedded host, which keeps all credentials in one file (credential-file.ts). */
 import { join } from 'node:path'
-import { lockFolder } from '@integration-host/shared/files/folder-lock'
+import { lockFolder } from '@integration-host/shared/files/durable-file'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import {
   openCredential,

@@ -17,7 +17,7 @@
  * If no replica is required, writes use the main connection without WAIT.
  */
 import type { Redis } from 'ioredis'
-import { batched } from '@integration-host/shared/batching/batched'
+import { batched } from '@integration-host/shared/batching'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { RedisConnection } from '@integration-host/shared/redis/connection'
 

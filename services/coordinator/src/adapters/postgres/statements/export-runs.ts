@@ -1,7 +1,7 @@
 import type postgres from 'postgres'
 import type { EndPosition } from '../../../run/retention.ts'
 import type { ExportPage, ExportRange } from '../../../run/run-export.ts'
-import { isoTime } from '@integration-host/postgres/iso-time'
+import { isoTime } from '@integration-host/postgres/client'
 import { isRunOf } from '../predicates.ts'
 import {
   attemptOf,

@@ -1,14 +1,14 @@
-import { chmod, mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, mkdtemp, rm, stat, writeFile, readdir, readFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type StartedProcess, startProcess } from '../../test-support/start-process.ts'
-import { lockFolder } from './folder-lock.ts'
+import { lockFolder, writeFileAtomic } from './durable-file.ts'
 
 let folder: string
 let file: string
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'lock-'))
+  folder = await mkdtemp(join(tmpdir(), 'durable-'))
   file = join(folder, 'store')
 })
 afterEach(() => rm(folder, { recursive: true }))
@@ -20,7 +20,7 @@ const REFUSED = { name: 'StartupError', message: expect.stringContaining('in use
 async function another({ isNobody = false } = {}): Promise<
   StartedProcess & { readonly says: string }
 > {
-  const module = JSON.stringify(new URL('folder-lock.ts', import.meta.url).href)
+  const module = JSON.stringify(new URL('durable-file.ts', import.meta.url).href)
   const program = `
     import { lockFolder } from ${module}
     const [folder, file, isNobody] = process.argv.slice(1)
@@ -106,5 +106,38 @@ describe('the lock of a data folder', () => {
     await chmod(folder, 0o777)
     await using other = await another({ isNobody: process.getuid?.() === 0 })
     expect(other.says).toBe('StartupError')
+  })
+})
+
+describe('writeFileAtomic()', () => {
+  it('writeFileAtomic creates a file that only its owner can read', async () => {
+    const path = join(folder, 'secrets')
+    await writeFileAtomic(path, 'content')
+    expect(await readFile(path, 'utf8')).toBe('content')
+    expect((await stat(path)).mode & 0o777).toBe(0o600)
+    expect(await readdir(folder)).toEqual(['secrets'])
+  })
+
+  it('writeFileAtomic replaces the content and the permissions of an existing file', async () => {
+    const path = join(folder, 'report')
+    await writeFile(path, 'a much longer previous content', { mode: 0o600 })
+    await writeFileAtomic(path, Buffer.from('new'), { mode: 0o644 })
+    expect(await readFile(path, 'utf8')).toBe('new')
+    expect((await stat(path)).mode & 0o777).toBe(0o644)
+  })
+
+  it('writeFileAtomic corrects the permissions of a temporary file that a crash left behind', async () => {
+    const path = join(folder, 'secrets')
+    await writeFile(`${path}.tmp`, 'half')
+    await chmod(`${path}.tmp`, 0o666)
+    await writeFileAtomic(path, 'content')
+    expect((await stat(path)).mode & 0o777).toBe(0o600)
+  })
+
+  it('writeFileAtomic removes the temporary file and keeps the existing content when the rename fails', async () => {
+    const path = join(folder, 'taken')
+    await mkdir(join(path, 'child'), { recursive: true })
+    await expect(writeFileAtomic(path, 'content')).rejects.toThrow(/EISDIR|ENOTEMPTY|EEXIST/)
+    expect(await readdir(folder)).toEqual(['taken'])
   })
 })

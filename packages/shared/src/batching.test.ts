@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { batched } from './batched.ts'
+import { batched } from './batching.ts'
 
 /**
  * Returns a `batched` function that doubles numbers and records each batch. A batch stays in flight until `settled`

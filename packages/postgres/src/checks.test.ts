@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { checkPostgresStandbys } from './standbys.ts'
+import { checkPostgresStandbys } from './checks.ts'
 
 const ANY_1 = 'ANY 1 (*)'
 

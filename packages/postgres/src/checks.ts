@@ -5,6 +5,8 @@ import {
   skipped,
   warning,
 } from '@integration-host/shared/observability/checks'
+import type postgres from 'postgres'
+import type { Query } from './migrations.ts'
 
 /** The replication settings of a PostgreSQL primary and its connected standbys. */
 export interface PostgresReplication {
@@ -17,11 +19,6 @@ export interface PostgresReplication {
    */
   readonly syncStates: readonly (string | null)[]
 }
-
-type Query = <Row extends object>(
-  text: TemplateStringsArray,
-  ...values: never[]
-) => PromiseLike<readonly Row[]>
 
 /** Reads the replication settings; `sql` is the driver's tag function. */
 export async function readPostgresReplication(sql: Query): Promise<PostgresReplication> {
@@ -84,4 +81,38 @@ export function checkPostgresStandbys(replication: PostgresReplication): CheckRe
         'Add a standby: when one of them stops responding, every commit waits for it.',
       )
     : ok(CHECK, `${candidates} synchronous, ${needed} must have each commit`)
+}
+
+const POOLER_CHECK = 'connection pooler'
+
+/**
+ * Checks LISTEN and the settings of the session. Neither has a lasting effect if a pooler assigns a server session to
+ * the coordinator for only one database transaction, as PgBouncer does with `pool_mode = transaction`. With such a
+ * pooler, the settings take effect if they are set for the role.
+ */
+export async function checkPooling(
+  sql: postgres.Sql,
+  settings: Readonly<Record<string, string>>,
+  canListen: boolean,
+): Promise<CheckResult> {
+  const rows = await sql<{ name: string; value: string }[]>`
+    select name, reset_val as value from pg_settings where name in ${sql(Object.keys(settings))}`
+  const missing = rows.filter(({ name, value }) => settings[name] !== value)
+  const remedies = [
+    ...(missing.length === 0
+      ? []
+      : [
+          `Set for the role of DATABASE_URL by ALTER ROLE … SET: ${missing
+            .map(({ name }) => `${name} = ${settings[name]}`)
+            .join(', ')}.`,
+        ]),
+    ...(canListen ? [] : ['Set DATABASE_LISTEN_URL to an address that is not pooled.']),
+  ]
+  return remedies.length === 0
+    ? ok(POOLER_CHECK, 'pools transactions')
+    : warning(
+        POOLER_CHECK,
+        'pools transactions, so that settings and LISTEN of a session have no lasting effect',
+        remedies.join(' '),
+      )
 }
