@@ -1,5 +1,5 @@
 /** Functions that call the console's own API. The browser adds the session cookie to each request. */
-import type { MissingService } from '../src/contracts/missing-service.ts'
+import type { MissingService } from '../src/contracts/services.ts'
 import { isUnattended } from './attendance.ts'
 import { setAnswered } from './reach.ts'
 

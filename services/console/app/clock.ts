@@ -1,5 +1,5 @@
 /** Shows times by the clock of the server, because the clock of the browser may be wrong. */
-import { counted } from '../src/isomorphic/count-text.ts'
+import { counted } from '../src/isomorphic/texts.ts'
 import { serverNow } from './server-clock.ts'
 import { currentSettings } from './settings.ts'
 import { createStore } from './store.ts'

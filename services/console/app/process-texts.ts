@@ -1,7 +1,7 @@
 /** The texts about processes that several pages show. */
 import type { ProcessesView } from '../src/contracts/processes.ts'
 import type { NowView } from '../src/contracts/now.ts'
-import { counted, numberText } from '../src/isomorphic/count-text.ts'
+import { counted, numberText } from '../src/isomorphic/texts.ts'
 import type { Status } from './run-query.ts'
 
 type Process = ProcessesView['Processes'][number]

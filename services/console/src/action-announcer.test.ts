@@ -2,7 +2,7 @@ import { createLogger } from '@integration-host/shared/observability/logger'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { CHANGE_PAUSE_MS, createReadAgain } from '../app/read-again.ts'
 import { createActionAnnouncer } from './action-announcer.ts'
-import type { ActionCounter } from './session/action-counter.ts'
+import type { ActionCounter } from './session/stores.ts'
 import { createFrames } from './view/frames.ts'
 
 /** Every page must show the action of another operator within this time. */

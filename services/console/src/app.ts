@@ -2,61 +2,37 @@ import { PROBLEM_CONTENT } from '@integration-host/shared/http/openapi'
 import { allowOwnHosts } from '@integration-host/shared/http/origin-guard'
 import { createServiceApp, problemResponses } from '@integration-host/shared/http/service-app'
 import type { Health } from '@integration-host/shared/observability/health'
-import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { Hono } from 'hono'
 import { except } from 'hono/combine'
 import { describeRoute } from 'hono-openapi'
-import { MAX_QUEUE_BYTES } from './contracts/queue.ts'
+import { MAX_QUEUE_BYTES } from './contracts/runs.ts'
 import type { BuiltApp } from './build-app.ts'
-import { type ActivityRouteDeps, activityRoutes } from './routes/activity.ts'
+import { activityRoutes } from './routes/activity.ts'
 import { assetRoutes, respondToFailure } from './routes/assets.ts'
-import { announceActions, onlyOwnPages } from './routes/browser-guard.ts'
-import { type BulkRouteDeps, bulkRoutes, MAX_BULK_BYTES } from './routes/bulk.ts'
-import { type ChartRouteDeps, chartRoutes } from './routes/charts.ts'
+import { announceActions, onlyOwnPages, securityHeaders } from './routes/browser-guard.ts'
+import { bulkRoutes, MAX_BULK_BYTES } from './routes/bulk.ts'
+import { chartRoutes } from './routes/charts.ts'
 import { createRepeatedRequests, recognizeRepeats } from './routes/repeated-requests.ts'
-import { securityHeaders } from './routes/security-headers.ts'
-import { type CompanyRouteDeps, companyRoutes } from './routes/companies.ts'
-import { type EntryRouteDeps, entryRoutes } from './routes/entries.ts'
-import { type LimitsRouteDeps, limitsRoutes } from './routes/limits.ts'
-import { type ProcessRouteDeps, processRoutes } from './routes/processes.ts'
-import { type OpenIdSignInDeps, openIdSignInRoutes } from './routes/openid-sign-in.ts'
-import { type PersonRouteDeps, personRoutes, sessionAdminRoutes } from './routes/persons.ts'
-import { type QueueRouteDeps, queueRoutes } from './routes/queue.ts'
-import { type RunRouteDeps, runRoutes } from './routes/runs.ts'
-import { type SandboxRouteDeps, sandboxRoutes } from './routes/sandbox.ts'
-import { type SearchRouteDeps, searchRoutes } from './routes/search.ts'
-import { type SessionRouteDeps, sessionRoutes } from './routes/session.ts'
-import { type SignInLinkRouteDeps, signInLinkRoutes } from './routes/sign-in-links.ts'
-import { type StateRouteDeps, stateRoutes } from './routes/state.ts'
-import { ownSessionRoutes } from './routes/own-sessions.ts'
-import { type StreamRouteDeps, streamRoutes } from './routes/stream.ts'
-import type { RequestStore } from './session/request-store.ts'
+import { companyRoutes } from './routes/companies.ts'
+import { entryRoutes } from './routes/entries.ts'
+import type { RouteDeps } from './routes/guarded-route.ts'
+import { limitsRoutes } from './routes/limits.ts'
+import { processRoutes } from './routes/processes.ts'
+import { openIdSignInRoutes } from './routes/openid-sign-in.ts'
+import { keyRoutes, personRoutes } from './routes/sessions.ts'
+import { queueRoutes } from './routes/queue.ts'
+import { runRoutes } from './routes/runs.ts'
+import { sandboxRoutes } from './routes/sandbox.ts'
+import { searchRoutes } from './routes/search.ts'
+import { sessionRoutes } from './routes/session.ts'
+import { stateRoutes } from './routes/state.ts'
+import { streamRoutes } from './routes/stream.ts'
 
-export interface AppDeps
-  extends
-    SessionRouteDeps,
-    Omit<OpenIdSignInDeps, 'openId' | 'stylesheet'>,
-    SignInLinkRouteDeps,
-    PersonRouteDeps,
-    StateRouteDeps,
-    StreamRouteDeps,
-    RunRouteDeps,
-    QueueRouteDeps,
-    BulkRouteDeps,
-    CompanyRouteDeps,
-    EntryRouteDeps,
-    ProcessRouteDeps,
-    ActivityRouteDeps,
-    SearchRouteDeps,
-    LimitsRouteDeps,
-    ChartRouteDeps,
-    SandboxRouteDeps {
-  readonly logger: Logger
+export interface AppDeps extends RouteDeps {
   readonly health: Health
   readonly metrics: Metrics
   readonly built: BuiltApp
-  readonly requests: RequestStore
   /** Called after an action of a person that was executed, or whose outcome is unknown. */
   readonly acted: () => void
   /** The host names at which browsers reach the console, in addition to the loopback names. */
@@ -115,27 +91,28 @@ export function createApp(deps: AppDeps): Hono {
         recognizeRepeats(createRepeatedRequests(deps.requests, Date.now)),
       )
       app.route('/', assetRoutes(deps.built))
-      app.route('/', signInLinkRoutes(deps))
-      app.route('/', sessionAdminRoutes(deps))
+      app.route('/', keyRoutes(deps))
       const { openId, built } = deps
       if (openId !== null)
         app.route('/', openIdSignInRoutes({ ...deps, openId, stylesheet: stylesheetOf(built) }))
-      app.route('/api', sessionRoutes(deps))
-      app.route('/api', ownSessionRoutes(deps))
-      app.route('/api', personRoutes(deps))
-      app.route('/api', stateRoutes(deps))
-      app.route('/api', streamRoutes(deps))
-      app.route('/api', runRoutes(deps))
-      app.route('/api', queueRoutes(deps))
-      app.route('/api', bulkRoutes(deps))
-      app.route('/api', companyRoutes(deps))
-      app.route('/api', entryRoutes(deps))
-      app.route('/api', processRoutes(deps))
-      app.route('/api', activityRoutes(deps))
-      app.route('/api', searchRoutes(deps))
-      app.route('/api', limitsRoutes(deps))
-      app.route('/api', chartRoutes(deps))
-      app.route('/api', sandboxRoutes(deps))
+      for (const routes of [
+        sessionRoutes,
+        personRoutes,
+        stateRoutes,
+        streamRoutes,
+        runRoutes,
+        queueRoutes,
+        bulkRoutes,
+        companyRoutes,
+        entryRoutes,
+        processRoutes,
+        activityRoutes,
+        searchRoutes,
+        limitsRoutes,
+        chartRoutes,
+        sandboxRoutes,
+      ])
+        app.route('/api', routes(deps))
     },
   )
 }

@@ -17,7 +17,7 @@ import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { isLoopback } from '@integration-host/shared/http/origin-guard'
 import { z } from 'zod'
 import { commandLines, signInWays } from './contracts/session.ts'
-import { isListEntry } from './session/openid-role.ts'
+import { isListEntry } from './session/authorize.ts'
 import type { ReadFile } from '@integration-host/shared/files/list-file'
 import { parseUsers } from './session/password.ts'
 

@@ -4,9 +4,11 @@ import { runService } from '@integration-host/shared/process/lifecycle'
 import { connectRedis } from '@integration-host/shared/redis/connection'
 import { tlsFiles } from '@integration-host/shared/tls/tls-files'
 import { loadApp } from './build-app.ts'
-import { createRedisActionCounter } from './adapters/redis/action-counter.ts'
-import { createRedisRequestStore } from './adapters/redis/request-store.ts'
-import { createRedisSessionStore } from './adapters/redis/session-store.ts'
+import {
+  createRedisActionCounter,
+  createRedisRequestStore,
+  createRedisSessionStore,
+} from './adapters/redis/stores.ts'
 import { type Config, readConfig } from './config.ts'
 import { type SharedStores, startConsole } from './service.ts'
 

@@ -13,8 +13,7 @@ import {
 import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/tunnel'
 import { createRateLimit } from '@integration-host/shared/process/limits'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
-import { createMemoryRequestStore } from './adapters/memory/request-store.ts'
-import { createMemorySessionStore } from './adapters/memory/session-store.ts'
+import { createMemoryRequestStore, createMemorySessionStore } from './adapters/memory/stores.ts'
 import { createOpenIdProvider } from './adapters/openid/openid-provider.ts'
 import { createCompanyNames } from './adapters/peers/company-names.ts'
 import { createGatewayRealms } from './adapters/peers/gateway-realms.ts'
@@ -23,23 +22,20 @@ import { createIntegrityCheck } from './adapters/peers/integrity.ts'
 import { createReplicaReader } from './adapters/peers/replicas.ts'
 import { createSandboxClient } from './adapters/peers/sandbox-client.ts'
 import { createServiceClient } from './adapters/peers/service-client.ts'
-import { createAlertReader } from './adapters/prometheus/alert-reader.ts'
-import { createRangeReader } from './adapters/prometheus/range-reader.ts'
+import { createAlertReader, createRangeReader } from './adapters/prometheus/prometheus.ts'
 import { createActionAnnouncer } from './action-announcer.ts'
 import { createApp } from './app.ts'
 import type { BuiltApp } from './build-app.ts'
 import type { Config } from './config.ts'
 import { watchInstallation } from './installation-watch.ts'
-import { createBrowserStreams } from './routes/browser-streams.ts'
+import { createBrowserStreams } from './routes/stream.ts'
 import { CALLBACK_PATH } from './routes/openid-sign-in.ts'
-import { linkUrl } from './routes/sign-in-links.ts'
-import type { ActionCounter } from './session/action-counter.ts'
+import { linkUrl } from './routes/sessions.ts'
+import type { ActionCounter, RequestStore, SessionStore } from './session/stores.ts'
 import { authorize, type PresentLists } from './session/authorize.ts'
 import { parseUserList, type User } from './session/password.ts'
 import { createKnownBrowsers } from './session/known-browsers.ts'
 import { createOneTimeLinks } from './session/one-time-link.ts'
-import type { RequestStore } from './session/request-store.ts'
-import type { SessionStore } from './session/session-store.ts'
 import { createSessions } from './session/sessions.ts'
 import { createFlowSeal } from './session/sign-in-flow.ts'
 import { createSignInLog, withSignInLog } from './session/sign-in-log.ts'
@@ -202,7 +198,6 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     knownBrowsers: createKnownBrowsers(config.key, Date.now),
     networkOf: peerNetworks(config.TRUSTED_PROXIES),
     isHttps: url.startsWith('https:'),
-    isSandbox: config.SANDBOX_URL !== undefined,
     viewersSeeData: config.VIEWER_SEES_DATA === 'on',
     tracesUrl: config.TRACES_URL ?? null,
     commandLine: config.COMMAND_LINE,
@@ -216,12 +211,9 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     readRange:
       config.PROMETHEUS_URL === undefined ? null : createRangeReader(config.PROMETHEUS_URL),
     grafanaUrl: config.GRAFANA_URL ?? null,
-    gatewayRealms: createGatewayRealms({
-      gatewayUrl: config.GATEWAY_URL,
-      clientOf: (gatewayUrl) => clientOf('accounting-gateway', gatewayUrl),
-      tokenService,
-      now: Date.now,
-    }),
+    gatewayRealms: createGatewayRealms(config.GATEWAY_URL, (replicaUrl) =>
+      clientOf('accounting-gateway', replicaUrl),
+    ),
     keys: new AccessKeys(config.SERVICE_API_KEY ?? []),
     consoleUrl: () => url,
     now: () => watch.now(),

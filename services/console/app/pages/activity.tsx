@@ -1,6 +1,6 @@
 import { type InfiniteData, useInfiniteQuery } from '@tanstack/react-query'
 import type { ActivityEntry, ActivityView } from '../../src/contracts/activity.ts'
-import type { MissingService } from '../../src/contracts/missing-service.ts'
+import type { MissingService } from '../../src/contracts/services.ts'
 import { call, problemOf } from '../api.ts'
 import { dayName, full, timeOfDay } from '../clock.ts'
 import { errorSection } from '../documents.ts'

@@ -1,5 +1,4 @@
-import { nameIn } from '../../src/isomorphic/company-texts.ts'
-import { keyName } from '../../src/isomorphic/key-name.ts'
+import { keyName, nameIn } from '../../src/isomorphic/texts.ts'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import type { BulkAction, BulkObjects, BulkView } from '../../src/contracts/bulk.ts'

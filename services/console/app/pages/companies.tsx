@@ -2,14 +2,14 @@ import { useInfiniteQuery } from '@tanstack/react-query'
 import type { FormEvent } from 'react'
 import type { CompaniesView, CompanyView } from '../../src/contracts/companies.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
-import { faultText } from '../../src/isomorphic/company-texts.ts'
+import { faultText } from '../../src/isomorphic/texts.ts'
 import { companyPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { Ago } from '../parts/ago.tsx'
 import {
-  CompanyState,
-  companyName,
   COMPANY_STATES,
+  companyName,
+  CompanyState,
   companyStateText,
   GrantEnd,
   Until,

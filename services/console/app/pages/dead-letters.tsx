@@ -1,7 +1,7 @@
 import { useInfiniteQuery } from '@tanstack/react-query'
 import type { DeadLettersView } from '../../src/contracts/processes.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
-import { counted } from '../../src/isomorphic/count-text.ts'
+import { counted } from '../../src/isomorphic/texts.ts'
 import { runPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'

@@ -1,6 +1,6 @@
 import type { ChangeView, NowView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
-import { counted, numberText } from '../../src/isomorphic/count-text.ts'
+import { counted, numberText } from '../../src/isomorphic/texts.ts'
 import { duration, full, timeOfDay } from '../clock.ts'
 import { useLostSince } from '../live.ts'
 import { urgentCount, useNow } from '../now.ts'

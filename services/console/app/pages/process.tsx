@@ -1,10 +1,9 @@
-import { keyName } from '../../src/isomorphic/key-name.ts'
+import { counted, keyName, numberText } from '../../src/isomorphic/texts.ts'
 import { useQuery } from '@tanstack/react-query'
 import { Fragment, type ReactNode, useEffect } from 'react'
 import type { ProcessPageView } from '../../src/contracts/processes.ts'
 import type { RunsView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
-import { counted, numberText } from '../../src/isomorphic/count-text.ts'
 import {
   deadLettersPage,
   processPage,

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import type { ProcessesView } from '../../src/contracts/processes.ts'
-import { counted, numberText } from '../../src/isomorphic/count-text.ts'
+import { counted, numberText } from '../../src/isomorphic/texts.ts'
 import { processPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { useNow } from '../now.ts'

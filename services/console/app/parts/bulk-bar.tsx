@@ -1,7 +1,7 @@
 import { useState } from 'react'
 import type { BulkAction } from '../../src/contracts/bulk.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
-import { counted } from '../../src/isomorphic/count-text.ts'
+import { counted } from '../../src/isomorphic/texts.ts'
 import { type BulkCount, type BulkScope, countRuns, filterOf } from '../bulk-count.ts'
 import type { ListedRun } from '../run-list.ts'
 import { BlockableButton, roleReason } from './blockable-button.tsx'

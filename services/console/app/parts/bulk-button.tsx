@@ -1,6 +1,6 @@
 import { useState } from 'react'
 import type { BulkAction, BulkView } from '../../src/contracts/bulk.ts'
-import { counted } from '../../src/isomorphic/count-text.ts'
+import { counted } from '../../src/isomorphic/texts.ts'
 import { bulkPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { type BulkScope, type CountState, scopeBody, useCount } from '../bulk-count.ts'

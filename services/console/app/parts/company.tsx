@@ -1,5 +1,5 @@
 import type { CompanyView } from '../../src/contracts/companies.ts'
-import { companyStateTexts } from '../../src/isomorphic/company-texts.ts'
+import { companyStateTexts } from '../../src/isomorphic/texts.ts'
 import { duration, full, inList, useSeconds } from '../clock.ts'
 import { useSettings } from '../settings.ts'
 import { State, type StateGlyph, type Tone } from './glyph.tsx'

@@ -1,6 +1,6 @@
 import type { ConditionAction, ConditionView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
-import { numberText } from '../../src/isomorphic/count-text.ts'
+import { numberText } from '../../src/isomorphic/texts.ts'
 import { runbookSection } from '../documents.ts'
 import { goTo } from '../router.ts'
 import { Ago, AsOf } from './ago.tsx'

@@ -1,4 +1,4 @@
-import { nameIn } from '../../src/isomorphic/company-texts.ts'
+import { nameIn } from '../../src/isomorphic/texts.ts'
 import type { EntryRow } from '../../src/contracts/entries.ts'
 import { entriesPage, runPage } from '../../src/isomorphic/pages.ts'
 import { full } from '../clock.ts'

@@ -1,4 +1,4 @@
-import { numberText } from '../../src/isomorphic/count-text.ts'
+import { numberText } from '../../src/isomorphic/texts.ts'
 
 /** Shows the used share of a limit as text and as a bar. */
 export function LimitBar({

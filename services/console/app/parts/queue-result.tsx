@@ -1,7 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import { useEffect, useRef } from 'react'
-import type { QueuedRun } from '../../src/contracts/queue.ts'
-import type { RunDataView } from '../../src/contracts/runs.ts'
+import type { QueuedRun, RunDataView } from '../../src/contracts/runs.ts'
 import { runPage } from '../../src/isomorphic/pages.ts'
 import { call, Problem } from '../api.ts'
 import { JsonView } from './json-view.tsx'

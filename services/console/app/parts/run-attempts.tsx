@@ -1,4 +1,4 @@
-import { keyName } from '../../src/isomorphic/key-name.ts'
+import { keyName } from '../../src/isomorphic/texts.ts'
 import { Fragment } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
 import { type NumberedAttempt, numberedAttempts, withoutCall } from '../attempts.ts'

@@ -1,5 +1,5 @@
 import { memo, type ReactNode } from 'react'
-import { asksAgain } from '../../src/isomorphic/asks-again.ts'
+import { asksAgain } from '../../src/isomorphic/texts.ts'
 import { companyPage, runPage } from '../../src/isomorphic/pages.ts'
 import type { ListedRun, RunOrder } from '../run-list.ts'
 import { visible } from '../visible.ts'

@@ -1,5 +1,5 @@
 import type { RunRow } from '../../src/contracts/runs.ts'
-import { asksAgain } from '../../src/isomorphic/asks-again.ts'
+import { asksAgain } from '../../src/isomorphic/texts.ts'
 import { State, type StateGlyph, type Tone } from './glyph.tsx'
 
 interface Look {

@@ -1,7 +1,7 @@
 // oxlint-disable jsx-a11y/prefer-tag-over-role -- no elements exist for the list of a combobox with a field
 import { keepPreviousData, useQuery } from '@tanstack/react-query'
 import { type KeyboardEvent, useEffect, useId, useRef, useState } from 'react'
-import type { MissingService } from '../../src/contracts/missing-service.ts'
+import type { MissingService } from '../../src/contracts/services.ts'
 import type { SearchView } from '../../src/contracts/search.ts'
 import { call } from '../api.ts'
 import { timeOfDay } from '../clock.ts'

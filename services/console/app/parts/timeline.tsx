@@ -1,5 +1,5 @@
 import type { RunView } from '../../src/contracts/runs.ts'
-import { counted } from '../../src/isomorphic/count-text.ts'
+import { counted } from '../../src/isomorphic/texts.ts'
 import { duration, fullMs, useSeconds } from '../clock.ts'
 import { visible } from '../visible.ts'
 import { barOf, type SegmentKind, waterfall } from '../waterfall.ts'

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import type { RunsView } from '../../src/contracts/runs.ts'
-import { counted } from '../../src/isomorphic/count-text.ts'
+import { counted } from '../../src/isomorphic/texts.ts'
 import { runPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { Ago } from './ago.tsx'

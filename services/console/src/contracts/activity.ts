@@ -2,7 +2,7 @@
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
-import { MissingService } from './missing-service.ts'
+import { MissingService } from './services.ts'
 
 /** The kinds of entries: actions on runs, actions on processes, actions on companies, and sign-ins at the console. */
 const activityKinds = ['runs', 'processes', 'companies', 'sign-ins'] as const

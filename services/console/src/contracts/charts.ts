@@ -3,7 +3,7 @@
  * collects while it is open.
  */
 import { z } from 'zod'
-import { MissingService } from './missing-service.ts'
+import { MissingService } from './services.ts'
 
 export const chartRanges = ['1h', '24h', '7d'] as const
 export type ChartRange = (typeof chartRanges)[number]

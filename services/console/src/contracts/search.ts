@@ -1,6 +1,6 @@
 /** The search over runs, objects in the books, companies and processes. The browser itself adds the pages. */
 import { z } from 'zod'
-import { MissingService } from './missing-service.ts'
+import { MissingService } from './services.ts'
 
 const hitKinds = ['run', 'object', 'company', 'process'] as const
 

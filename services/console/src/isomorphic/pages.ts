@@ -20,6 +20,19 @@ export const pages = {
   signIn: '/sign-in',
 } as const
 
+type QueryValue = string | number | boolean | null | undefined
+
+/** Returns a path with a query of these values. An array is repeated; `null` and `undefined` are left out. */
+export function withQuery(
+  path: string,
+  values: Readonly<Record<string, QueryValue | readonly QueryValue[]>>,
+): string {
+  const query = new URLSearchParams()
+  for (const [name, value] of Object.entries(values))
+    for (const one of [value].flat()) if (one != null) query.append(name, String(one))
+  return query.size === 0 ? path : `${path}?${query.toString()}`
+}
+
 /** Encodes a text that may contain half of a surrogate pair, as an id may, which no address can have. */
 const encoded = (text: string): string => encodeURIComponent(text.toWellFormed())
 
@@ -35,7 +48,7 @@ export const bulkPage = (id: string): string => `/bulk/${encoded(id)}`
 
 /** Returns the address of the list of the entries that have these values. */
 export const entriesPage = (filter: Readonly<Record<string, string>>): string =>
-  `${pages.entries}?${new URLSearchParams(filter).toString()}`
+  withQuery(pages.entries, filter)
 
 /** Returns the address of the page of the dead letters of a process. */
 export const deadLettersPage = (process: string): string => `/dead-letters/${encoded(process)}`

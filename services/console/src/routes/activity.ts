@@ -1,32 +1,23 @@
+import { withQuery } from '../isomorphic/pages.ts'
 import { ActionPage } from '@integration-host/shared/contracts/operations'
 import { AuditPage } from '@integration-host/shared/contracts/audit'
 import { credentialName } from '@integration-host/shared/contracts/realm'
-import { Hono } from 'hono'
-import type { CompanyNames } from '../adapters/peers/company-names.ts'
-import type { ServiceClient } from '../adapters/peers/service-client.ts'
+import type { Hono } from 'hono'
+import { partOf } from '../adapters/peers/service-client.ts'
 import { type ActivityEntry, ActivityQuery, ActivityView } from '../contracts/activity.ts'
-import type { MissingService } from '../contracts/missing-service.ts'
-import type { SignInLog } from '../session/sign-in-log.ts'
+import type { MissingService } from '../contracts/services.ts'
 import {
   activityOfAction,
   activityOfAudit,
   activityOfSignIn,
+  companyOf,
   isRoutine,
   type LogPart,
   type LogPosition,
   mergeActivity,
   withCompanyName,
-  companyOf,
 } from '../view/activity.ts'
-import { partOf } from './missing-service.ts'
-import { type GuardDeps, guardedRoutes } from './guarded-route.ts'
-
-export interface ActivityRouteDeps extends GuardDeps {
-  readonly coordinator: ServiceClient
-  readonly tokenService: ServiceClient
-  readonly companyNames: CompanyNames
-  readonly signInLog: SignInLog
-}
+import { guardedRoutes, type RouteDeps } from './guarded-route.ts'
 
 const ROWS = 50
 const ACTIONS = 100
@@ -41,8 +32,8 @@ const MAX_ROUNDS = 4
 const NOTHING: LogPart = { items: [], hasMore: false }
 
 /** `GET /activity`: the action log, the audit log and the sign-ins as one list. */
-export function activityRoutes(deps: ActivityRouteDeps): Hono {
-  const { read } = guardedRoutes(deps, 'activity')
+export function activityRoutes(deps: RouteDeps): Hono {
+  const { read, routes } = guardedRoutes(deps, 'activity')
   const { coordinator, tokenService, companyNames, signInLog } = deps
 
   async function readActions(
@@ -52,11 +43,9 @@ export function activityRoutes(deps: ActivityRouteDeps): Hono {
   ): Promise<LogPart> {
     const isWanted = query.kind === undefined || query.kind === 'runs' || query.kind === 'processes'
     if (!isWanted || before === 'end') return NOTHING
-    const parameters = new URLSearchParams({ limit: String(ACTIONS) })
-    if (before !== null) parameters.set('before', String(before))
-    if (query.process !== undefined) parameters.set('process', query.process)
-    if (query.id !== undefined) parameters.set('id', query.id)
-    const page = await coordinator.send(`/actions?${parameters.toString()}`, { person }, ActionPage)
+    const { process, id } = query
+    const path = withQuery('/actions', { limit: ACTIONS, before, process, id })
+    const page = await coordinator.send(path, { person }, ActionPage)
     return {
       items: page.items.map((action) => ({ position: action.ID, entry: activityOfAction(action) })),
       hasMore: page.next_before !== null,
@@ -73,10 +62,9 @@ export function activityRoutes(deps: ActivityRouteDeps): Hono {
       query.process === undefined &&
       query.id === undefined
     if (!isWanted || before === 'end') return NOTHING
-    const parameters = new URLSearchParams({ limit: String(AUDIT_ENTRIES) })
-    if (before !== null) parameters.set('before', String(before))
-    if (query.realm !== undefined) parameters.set('name', credentialName(query.realm))
-    const page = await tokenService.send(`/audit?${parameters.toString()}`, { person }, AuditPage)
+    const name = query.realm === undefined ? undefined : credentialName(query.realm)
+    const path = withQuery('/audit', { limit: AUDIT_ENTRIES, before, name })
+    const page = await tokenService.send(path, { person }, AuditPage)
     const next = page.next_before ?? null
     const items = page.items.map((entry) => ({
       position: entry.Seq,
@@ -103,47 +91,45 @@ export function activityRoutes(deps: ActivityRouteDeps): Hono {
     return { items, hasMore: false }
   }
 
-  return new Hono().get(
-    '/activity',
-    ...read({
-      operationId: 'listActivity',
-      summary: 'Who did what: actions, the audit log, and sign-ins at this console; newest first',
-      query: ActivityQuery,
-      view: ['a page', ActivityView],
-      async respond({ by, query }) {
-        const person = by.person
-        let next = positionsOf(query.before)
-        const entries: ActivityEntry[] = []
-        const unavailable: MissingService[] = []
-        for (let round = 0; round < MAX_ROUNDS && entries.length < ROWS; round += 1) {
-          const [actions = null, audit = null, signIns = null] = next
-          // If a service does not respond, its log is treated as empty. Therefore, the next pages do not contain it either.
-          const parts = await Promise.all([
-            partOf('coordinator', readActions(query, actions, person), NOTHING),
-            partOf('token-service', readAudit(query, audit, person), NOTHING),
-          ])
-          unavailable.push(...parts.flatMap((part) => part.unavailable))
-          const merged = mergeActivity(
-            [...parts.map(({ part }) => part), readSignIns(query, signIns)],
-            next,
-            query,
-            ROWS - entries.length,
-          )
-          entries.push(...merged.entries)
-          next = merged.next
-          if (isAtEnd(next)) break
-        }
-        const realms = entries.flatMap((entry) => companyOf(entry) ?? [])
-        const names = await companyNames.of(realms)
-        return {
-          Entries: entries.map((entry) => withCompanyName(entry, names)),
-          Next: isAtEnd(next) ? null : next.map((position) => position ?? '').join('.'),
-          Unavailable: unavailable,
-          SignInsSince: new Date(signInLog.since).toISOString(),
-        } satisfies ActivityView
-      },
-    }),
-  )
+  read('/activity', {
+    operationId: 'listActivity',
+    summary: 'Who did what: actions, the audit log, and sign-ins at this console; newest first',
+    query: ActivityQuery,
+    view: ['a page', ActivityView],
+    async respond({ by, query }) {
+      const person = by.person
+      let next = positionsOf(query.before)
+      const entries: ActivityEntry[] = []
+      const unavailable: MissingService[] = []
+      for (let round = 0; round < MAX_ROUNDS && entries.length < ROWS; round += 1) {
+        const [actions = null, audit = null, signIns = null] = next
+        // If a service does not respond, its log is treated as empty. Therefore, the next pages do not contain it either.
+        const parts = await Promise.all([
+          partOf('coordinator', readActions(query, actions, person), NOTHING),
+          partOf('token-service', readAudit(query, audit, person), NOTHING),
+        ])
+        unavailable.push(...parts.flatMap((part) => part.unavailable))
+        const merged = mergeActivity(
+          [...parts.map(({ part }) => part), readSignIns(query, signIns)],
+          next,
+          query,
+          ROWS - entries.length,
+        )
+        entries.push(...merged.entries)
+        next = merged.next
+        if (isAtEnd(next)) break
+      }
+      const realms = entries.flatMap((entry) => companyOf(entry) ?? [])
+      const names = await companyNames.of(realms)
+      return {
+        Entries: entries.map((entry) => withCompanyName(entry, names)),
+        Next: isAtEnd(next) ? null : next.map((position) => position ?? '').join('.'),
+        Unavailable: unavailable,
+        SignInsSince: new Date(signInLog.since).toISOString(),
+      } satisfies ActivityView
+    },
+  })
+  return routes
 }
 
 const isAtEnd = (positions: readonly LogPosition[]): boolean =>

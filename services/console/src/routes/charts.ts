@@ -1,18 +1,9 @@
-import { Hono } from 'hono'
-import type { ReadRange, TimeRange } from '../adapters/prometheus/range-reader.ts'
+import type { Hono } from 'hono'
+import type { ReadRange, TimeRange } from '../adapters/prometheus/prometheus.ts'
 import { type ChartRange, type ChartSeries, ChartsQuery, ChartsView } from '../contracts/charts.ts'
-import type { ServicesView } from '../contracts/services.ts'
-import type { Installation } from '../view/installation.ts'
 import { missingService, type Plot, plots, presentValues } from '../view/plots.ts'
-import { type GuardDeps, guardedRoutes } from './guarded-route.ts'
-
-export interface ChartRouteDeps extends GuardDeps {
-  /** Reads series from Prometheus; `null` without `PROMETHEUS_URL`. */
-  readonly readRange: ReadRange | null
-  readonly grafanaUrl: string | null
-  readonly installation: () => Installation
-  readonly services: () => ServicesView
-}
+import { reused } from '../reused.ts'
+import { guardedRoutes, type RouteDeps } from './guarded-route.ts'
 
 /** The length and the step of each range, in seconds. */
 const RANGES: Readonly<Record<ChartRange, { readonly length: number; readonly step: number }>> = {
@@ -24,13 +15,9 @@ const RANGES: Readonly<Record<ChartRange, { readonly length: number; readonly st
 const REUSED_MS = 30_000
 
 /** `GET /charts`: the charts from Prometheus, or their present values from what the console has read. */
-export function chartRoutes(deps: ChartRouteDeps): Hono {
-  const routes = guardedRoutes(deps, 'state')
+export function chartRoutes(deps: RouteDeps): Hono {
+  const { read, routes } = guardedRoutes(deps, 'state')
   const { readRange, grafanaUrl } = deps
-  const latest = new Map<
-    ChartRange,
-    { readonly at: number; readonly result: Promise<ChartsView> }
-  >()
 
   function presentCharts(): ChartsView {
     const installation = deps.installation()
@@ -52,14 +39,14 @@ export function chartRoutes(deps: ChartRouteDeps): Hono {
   }
 
   async function seriesOf(
-    read: ReadRange,
+    readSeries: ReadRange,
     { queries }: Plot,
     times: TimeRange,
   ): Promise<ChartSeries[] | null> {
     try {
       const series = await Promise.all(
         queries.map(async ({ promQl, name }) =>
-          (await read(promQl, times)).map(({ labels, points }) => ({
+          (await readSeries(promQl, times)).map(({ labels, points }) => ({
             Name: typeof name === 'string' ? name : (labels[name.label] ?? ''),
             Points: points,
           })),
@@ -72,7 +59,7 @@ export function chartRoutes(deps: ChartRouteDeps): Hono {
     }
   }
 
-  async function recordedCharts(read: ReadRange, range: ChartRange): Promise<ChartsView> {
+  async function recordedCharts(readSeries: ReadRange, range: ChartRange): Promise<ChartsView> {
     const { length, step } = RANGES[range]
     // The points are at whole steps, so that a point does not move when the page is read again.
     const end = Math.floor(Date.now() / 1_000 / step) * step
@@ -86,7 +73,7 @@ export function chartRoutes(deps: ChartRouteDeps): Hono {
           Id: plot.id,
           Title: plot.title,
           Unit: plot.unit,
-          Series: await seriesOf(read, plot, times),
+          Series: await seriesOf(readSeries, plot, times),
           Present: {},
           Unavailable: null,
         })),
@@ -95,24 +82,17 @@ export function chartRoutes(deps: ChartRouteDeps): Hono {
     }
   }
 
-  function reused(read: ReadRange, range: ChartRange): Promise<ChartsView> {
-    const known = latest.get(range)
-    if (known !== undefined && Date.now() - known.at < REUSED_MS) return known.result
-    const result = recordedCharts(read, range)
-    latest.set(range, { at: Date.now(), result })
-    return result
-  }
+  const shared = (range: ChartRange) =>
+    reused(REUSED_MS, (readSeries: ReadRange) => recordedCharts(readSeries, range))
+  const recorded = { '1h': shared('1h'), '24h': shared('24h'), '7d': shared('7d') }
 
-  return new Hono().get(
-    '/charts',
-    ...routes.read({
-      operationId: 'getCharts',
-      summary:
-        'Four charts: of the last hour, day or week with Prometheus, or their present values',
-      query: ChartsQuery,
-      view: ['the charts', ChartsView],
-      respond: ({ query: { range } }) =>
-        readRange === null ? presentCharts() : reused(readRange, range),
-    }),
-  )
+  read('/charts', {
+    operationId: 'getCharts',
+    summary: 'Four charts: of the last hour, day or week with Prometheus, or their present values',
+    query: ChartsQuery,
+    view: ['the charts', ChartsView],
+    respond: ({ query: { range } }) =>
+      readRange === null ? presentCharts() : recorded[range](readRange),
+  })
+  return routes
 }

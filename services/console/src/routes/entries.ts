@@ -1,14 +1,8 @@
-import { Hono } from 'hono'
+import { withQuery } from '../isomorphic/pages.ts'
+import type { Hono } from 'hono'
 import { z } from 'zod'
-import type { CompanyNames } from '../adapters/peers/company-names.ts'
-import type { ServiceClient } from '../adapters/peers/service-client.ts'
 import { EntriesQuery, EntriesView, EntryRow } from '../contracts/entries.ts'
-import { type GuardDeps, guardedRoutes } from './guarded-route.ts'
-
-export interface EntryRouteDeps extends GuardDeps {
-  readonly coordinator: ServiceClient
-  readonly companyNames: CompanyNames
-}
+import { guardedRoutes, type RouteDeps } from './guarded-route.ts'
 
 const ROWS = 100
 
@@ -19,28 +13,23 @@ export const EntryRows = z.object({
 })
 
 /** `GET /entries`: what runs have written to the books of companies, newest first. */
-export function entryRoutes(deps: EntryRouteDeps): Hono {
-  const { read } = guardedRoutes(deps, 'entries')
+export function entryRoutes(deps: RouteDeps): Hono {
+  const { read, routes } = guardedRoutes(deps, 'entries')
   const { coordinator, companyNames } = deps
-  return new Hono().get(
-    '/entries',
-    ...read({
-      operationId: 'listEntries',
-      summary: 'What runs have written to the books of companies, newest first',
-      query: EntriesQuery,
-      view: ['a page', EntriesView],
-      async respond({ by, query: given }) {
-        const query = new URLSearchParams({ limit: String(ROWS) })
-        for (const [name, value] of Object.entries(given))
-          if (value !== undefined) query.set(name, value)
-        const path = `/entries?${query.toString()}`
-        const { items, next_cursor } = await coordinator.send(path, by, EntryRows)
-        return {
-          Entries: items,
-          Next: next_cursor,
-          Companies: await companyNames.of(items.map(({ Realm }) => Realm)),
-        } satisfies EntriesView
-      },
-    }),
-  )
+  read('/entries', {
+    operationId: 'listEntries',
+    summary: 'What runs have written to the books of companies, newest first',
+    query: EntriesQuery,
+    view: ['a page', EntriesView],
+    async respond({ by, query }) {
+      const path = withQuery('/entries', { limit: ROWS, ...query })
+      const { items, next_cursor } = await coordinator.send(path, by, EntryRows)
+      return {
+        Entries: items,
+        Next: next_cursor,
+        Companies: await companyNames.of(items.map(({ Realm }) => Realm)),
+      } satisfies EntriesView
+    },
+  })
+  return routes
 }

@@ -46,7 +46,9 @@ describe('the limits API of the console', () => {
       return url.pathname === '/realms/42' ? { body: { ...realm, Calls: [failed] } } : undefined
     })
     tokenService = await startFakeService(({ url }) =>
-      url.pathname === '/credentials/ACC-42' ? { body: { Label: 'Rosewood' } } : undefined,
+      url.pathname === '/credentials'
+        ? { body: { items: [{ Name: 'ACC-42', Label: 'Rosewood' }], next_cursor: null } }
+        : undefined,
     )
     at = await startConsoleFixture({
       GATEWAY_URL: gateway.url,

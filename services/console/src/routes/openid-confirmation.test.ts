@@ -8,9 +8,8 @@ import {
 } from '@integration-host/shared/test-support/openid-provider'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type ConsoleFixture, startConsoleFixture } from '../../test-support/console-fixture.ts'
-import { createMemoryRequestStore } from '../adapters/memory/request-store.ts'
-import { createMemorySessionStore } from '../adapters/memory/session-store.ts'
-import type { Session } from '../session/session-store.ts'
+import { createMemoryRequestStore, createMemorySessionStore } from '../adapters/memory/stores.ts'
+import type { Session } from '../session/stores.ts'
 import { CHECK_MS } from '../session/sessions.ts'
 
 const ADA = { email: 'ada@example.com', email_verified: true, groups: ['support'] }

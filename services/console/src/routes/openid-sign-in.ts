@@ -7,20 +7,17 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { rejectHead, rejectSubresource } from '@integration-host/shared/http/origin-guard'
 import { problemOf } from '@integration-host/shared/http/problem'
 import { problemResponses, textResponse } from '@integration-host/shared/http/service-app'
-import type { Logger } from '@integration-host/shared/observability/logger'
 import { createRateLimit } from '@integration-host/shared/process/limits'
 import { type Context, Hono } from 'hono'
 import { deleteCookie, getCookie, setCookie } from 'hono/cookie'
 import { html } from 'hono/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { describeRoute } from 'hono-openapi'
-import type { SignInWay } from '../contracts/session.ts'
-import { browserName } from '../session/browser-name.ts'
-import type { OpenIdProvider } from '../session/openid-provider.ts'
-import { type OpenIdPeople, personOf } from '../session/openid-role.ts'
-import type { Sessions } from '../session/sessions.ts'
-import type { RequestStore } from '../session/request-store.ts'
-import { FLOW_SECONDS, type FlowSeal } from '../session/sign-in-flow.ts'
+import { browserName } from '../session/known-browsers.ts'
+import type { OpenIdProvider } from '../adapters/openid/openid-provider.ts'
+import { personOf } from '../session/authorize.ts'
+import { FLOW_SECONDS } from '../session/sign-in-flow.ts'
+import type { RouteDeps } from './guarded-route.ts'
 import { cookieName, setSessionCookie } from './session-cookie.ts'
 
 /** The path to which the provider sends the browser back. */
@@ -31,20 +28,10 @@ const MAX_RETURN_TO = 500
 /** The number of rejected sign-ins that are logged per minute. Anyone can cause them; the metric counts all of them. */
 const LOGGED_PER_MINUTE = 30
 
-export interface OpenIdSignInDeps {
+export interface OpenIdSignInDeps extends RouteDeps {
   readonly openId: OpenIdProvider
-  readonly people: OpenIdPeople
-  readonly flows: FlowSeal
-  /** Recognizes a sign-in that was completed before. */
-  readonly requests: Pick<RequestStore, 'begin'>
-  readonly sessions: Sessions
-  readonly isHttps: boolean
-  readonly sessionHours: number
-  readonly consoleUrl: () => string
   /** The path of the style sheet of the browser's program. */
   readonly stylesheet: string
-  readonly logger: Logger
-  readonly onSignIn: (way: SignInWay, outcome: 'accepted' | 'rejected') => void
 }
 
 /** `GET /sign-in/oidc` sends the browser to the provider, and `GET /sign-in/callback` begins the session. */

@@ -10,8 +10,7 @@ import {
   SERVICE_KEY,
   startConsoleFixture,
 } from '../../test-support/console-fixture.ts'
-import { createMemoryRequestStore } from '../adapters/memory/request-store.ts'
-import { createMemorySessionStore } from '../adapters/memory/session-store.ts'
+import { createMemoryRequestStore, createMemorySessionStore } from '../adapters/memory/stores.ts'
 
 const PASSWORD = 'a long password'
 const AS_SERVICE = { Authorization: `Bearer ${SERVICE_KEY}` }

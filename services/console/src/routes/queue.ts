@@ -2,20 +2,14 @@ import { credentialName } from '@integration-host/shared/contracts/realm'
 import { RunResponse } from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse } from '@integration-host/shared/http/service-app'
-import { Hono } from 'hono'
+import type { Hono } from 'hono'
 import { z } from 'zod'
-import type { ServiceClient } from '../adapters/peers/service-client.ts'
-import { QueueBody, QueuedRun } from '../contracts/queue.ts'
-import { type GuardDeps, type Person, guardedRoutes } from './guarded-route.ts'
-
-export interface QueueRouteDeps extends GuardDeps {
-  readonly coordinator: ServiceClient
-  readonly tokenService: ServiceClient
-}
+import { QueueBody, QueuedRun } from '../contracts/runs.ts'
+import { guardedRoutes, type Person, type RouteDeps } from './guarded-route.ts'
 
 /** The route that queues a transaction. */
-export function queueRoutes(deps: QueueRouteDeps): Hono {
-  const { act } = guardedRoutes(deps, 'queue')
+export function queueRoutes(deps: RouteDeps): Hono {
+  const { act, routes } = guardedRoutes(deps, 'queue')
   const { coordinator, tokenService } = deps
   const transactions = (process: string): string =>
     `/processes/${encodeURIComponent(process)}/transactions`
@@ -40,44 +34,42 @@ export function queueRoutes(deps: QueueRouteDeps): Hono {
     }
   }
 
-  return new Hono().post(
-    '/queue',
-    ...act({
-      operationId: 'queueTransaction',
-      summary: 'Queues a transaction',
-      description:
-        'The person and the reason are in the action log. A company that does not exist is rejected. While token-service does not respond, the company is accepted unchecked.',
-      body: QueueBody,
-      responses: {
-        202: jsonResponse('queued', QueuedRun),
-        200: jsonResponse('it exists already, with the same data, company and tags', QueuedRun),
-      },
-      async respond({ c, by, body: { Process, Data, ...transaction } }) {
-        const { Realm } = transaction
-        const CompanyUnchecked = Realm !== undefined && (await isUnchecked(by, Realm))
-        let IsNew = false
-        const { ReplayID, Status } = await coordinator.send(
-          transactions(Process),
-          {
-            ...by,
-            method: 'POST',
-            text: {
-              type: 'application/json',
-              // The JSON of the data is sent unchanged, because parsing could lose digits of its
-              // numbers.
-              content: `${JSON.stringify(transaction).slice(0, -1)},"InitialData":${Data}}`,
-            },
-            onHeaders: (_, status) => {
-              IsNew = status === 202
-            },
+  act('/queue', {
+    operationId: 'queueTransaction',
+    summary: 'Queues a transaction',
+    description:
+      'The person and the reason are in the action log. A company that does not exist is rejected. While token-service does not respond, the company is accepted unchecked.',
+    body: QueueBody,
+    responses: {
+      202: jsonResponse('queued', QueuedRun),
+      200: jsonResponse('it exists already, with the same data, company and tags', QueuedRun),
+    },
+    async respond({ c, by, body: { Process, Data, ...transaction } }) {
+      const { Realm } = transaction
+      const CompanyUnchecked = Realm !== undefined && (await isUnchecked(by, Realm))
+      let IsNew = false
+      const { ReplayID, Status } = await coordinator.send(
+        transactions(Process),
+        {
+          ...by,
+          method: 'POST',
+          text: {
+            type: 'application/json',
+            // The JSON of the data is sent unchanged, because parsing could lose digits of its
+            // numbers.
+            content: `${JSON.stringify(transaction).slice(0, -1)},"InitialData":${Data}}`,
           },
-          RunResponse,
-        )
-        return c.json(
-          { ReplayID, Status, IsNew, CompanyUnchecked } satisfies QueuedRun,
-          IsNew ? 202 : 200,
-        )
-      },
-    }),
-  )
+          onHeaders: (_, status) => {
+            IsNew = status === 202
+          },
+        },
+        RunResponse,
+      )
+      return c.json(
+        { ReplayID, Status, IsNew, CompanyUnchecked } satisfies QueuedRun,
+        IsNew ? 202 : 200,
+      )
+    },
+  })
+  return routes
 }

@@ -2,8 +2,8 @@ import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import { randomBytes } from 'node:crypto'
 import { Hono } from 'hono'
 import { beforeEach, describe, expect, it } from 'vitest'
-import { createMemoryRequestStore } from '../adapters/memory/request-store.ts'
-import { KEPT_SECONDS, type RequestStore } from '../session/request-store.ts'
+import { createMemoryRequestStore } from '../adapters/memory/stores.ts'
+import { KEPT_SECONDS, type RequestStore } from '../session/stores.ts'
 import { createRepeatedRequests } from './repeated-requests.ts'
 
 const SECRET = randomBytes(32).toString('base64url')

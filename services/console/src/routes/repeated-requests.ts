@@ -10,7 +10,7 @@ import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import { type KeyRing, parseKeyRing, type Place } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Context, MiddlewareHandler } from 'hono'
-import type { RequestStore } from '../session/request-store.ts'
+import type { RequestStore } from '../session/stores.ts'
 
 export interface RepeatedRequests {
   /**

@@ -1,21 +1,20 @@
+import { withQuery } from '../isomorphic/pages.ts'
 import { ActionPage } from '@integration-host/shared/contracts/operations'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { DecisionAsk, DecisionChoices, factText } from '@integration-host/shared/contracts/decision'
 import {
+  realmWaitedFor,
   RunDetailResponse,
   RunResponse,
   SignalResponse,
-  realmWaitedFor,
 } from '@integration-host/shared/contracts/run'
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { StepReport } from '@integration-host/shared/contracts/transaction'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { textResponse } from '@integration-host/shared/http/service-app'
-import { Hono } from 'hono'
+import type { Hono } from 'hono'
 import { z } from 'zod'
-import { nameIn, type Names } from '../isomorphic/company-texts.ts'
-import type { CompanyNames } from '../adapters/peers/company-names.ts'
-import type { ServiceClient } from '../adapters/peers/service-client.ts'
+import { nameIn, type Names } from '../isomorphic/texts.ts'
 import {
   ActedRun,
   DecisionBody,
@@ -24,9 +23,9 @@ import {
   runActions,
   RunDataView,
   type RunRow,
+  RunsView,
   type RunText,
   runTexts,
-  RunsView,
   RunView,
 } from '../contracts/runs.ts'
 import type { EntryRow } from '../contracts/entries.ts'
@@ -35,15 +34,7 @@ import { isDataRejected } from '../view/error-class.ts'
 import type { Installation } from '../view/installation.ts'
 import { blockedActions, causeOf, type RunContext, whyOf } from '../view/why.ts'
 import { EntryRows } from './entries.ts'
-import { type GuardDeps, type Person, guardedRoutes } from './guarded-route.ts'
-
-export interface RunRouteDeps extends GuardDeps {
-  readonly coordinator: ServiceClient
-  readonly companyNames: CompanyNames
-  readonly installation: () => Installation
-  /** Whether viewers may read the business data of runs. */
-  readonly viewersSeeData: boolean
-}
+import { guardedRoutes, type Person, type RouteDeps } from './guarded-route.ts'
 
 const MAX_ROWS = 200
 const ATTEMPTS = 200
@@ -95,8 +86,8 @@ const Definition = z.object({
 const NOT_LOADED: z.output<typeof Definition> = { Steps: [], Decisions: [] }
 
 /** The routes of runs: the list, one run with its attempts and its data, and the actions on a run. */
-export function runRoutes(deps: RunRouteDeps): Hono {
-  const { act, read, readAsOperator } = guardedRoutes(deps, 'runs')
+export function runRoutes(deps: RouteDeps): Hono {
+  const { act, read, readAsOperator, routes } = guardedRoutes(deps, 'runs')
   const { coordinator, companyNames, installation } = deps
   const readData = deps.viewersSeeData ? read : readAsOperator
 
@@ -113,212 +104,180 @@ export function runRoutes(deps: RunRouteDeps): Hono {
 
   /** Returns what the runs of a transaction have written to the books. A coordinator of the release before has no entries. */
   async function entriesOf(by: Person, process: string, transaction: string): Promise<EntryRow[]> {
-    const query = new URLSearchParams({ process, transaction, limit: String(ENTRIES) })
+    const path = withQuery('/entries', { process, transaction, limit: ENTRIES })
     try {
-      return (await coordinator.send(`/entries?${query.toString()}`, by, EntryRows)).items
+      return (await coordinator.send(path, by, EntryRows)).items
     } catch (error) {
       if (hasCode(error, 'not_found')) return []
       throw error
     }
   }
 
-  return new Hono()
-    .get(
-      '/runs',
-      ...read({
-        operationId: 'listRuns',
-        summary: 'Runs that match a filter, the newest or the last changed first',
-        query: ListQuery,
-        view: ['a page', RunsView],
-        async respond({ by, query: { process, ...filter } }) {
-          const query = new URLSearchParams()
-          for (const [name, value] of Object.entries(filter))
-            for (const one of [value].flat()) query.append(name, String(one))
-          const path = process === undefined ? '' : `/processes/${encodeURIComponent(process)}`
-          const page = await coordinator.send(
-            `${path}/transactions?${query.toString()}`,
-            by,
-            RunPage,
-          )
-          const names = await companyNames.of(page.items.flatMap(realmsOf))
-          const at = installation()
-          return {
-            Runs: page.items.map((run) => rowOf(run, names, at)),
-            Next: page.next_cursor,
-            Companies: names,
-            Processes: (at.processes ?? []).map(({ name }) => name),
-          } satisfies RunsView
-        },
-      }),
-    )
-    .get(
-      '/runs/:process/:id',
-      ...read({
-        operationId: 'getRun',
-        summary: 'One run with its newest attempts, without business data',
-        param: RunParam,
-        query: RunQuery,
-        view: ['the run', RunView],
-        async respond({ by, param: { process, id }, query }) {
-          const path = pathOf(process, id)
-          const [detail, runs, actions, definition, entries] = await Promise.all([
-            coordinator.send(
-              `${path}?attempts=${ATTEMPTS}&bodies=omit${replayQuery(query.run)}`,
-              by,
-              RunDetailResponse,
-            ),
-            coordinator.send(`${path}/runs`, by, RunList),
-            coordinator.send(
-              `/actions?${new URLSearchParams({ process, id, limit: String(HISTORY) }).toString()}`,
-              by,
-              ActionPage,
-            ),
-            processOf(by, process),
-            entriesOf(by, process, id),
-          ])
-          const { InitialData: _data, Items, ...run } = detail
-          const names = await companyNames.of(realmsOf(run))
-          return {
-            ...run,
-            Items: Items.map(itemOf),
-            Why: whyOf(run, contextOf(run, names, installation())),
-            Company: nameIn(names, run.Realm) ?? null,
-            Broken: brokenCompany(run.WaitingFor, installation()),
-            Steps: definition.Steps,
-            Decision: decisionOf(run, definition.Decisions),
-            Runs: runs.items,
-            Entries: entries,
-            History: actions.items.map((action) => ({
-              ...activityOfAction(action),
-              Action: action.Action,
-            })),
-            DataRejected: hasRejectedData(run),
-            Blocked: { ...blockedActions(run, runs.items[0]?.ReplayID ?? run.ReplayID) },
-          } satisfies RunView
-        },
-      }),
-    )
-    .get(
-      '/runs/:process/:id/data',
-      ...readData({
-        operationId: 'getRunData',
-        summary: 'The initial data of a run, and the data and responses of its steps',
-        param: RunParam,
-        query: RunQuery,
-        view: ['the data', RunDataView],
-        async respond({ by, param: { process, id }, query: { run } }) {
-          const path = `${pathOf(process, id)}?attempts=0${replayQuery(run)}`
-          const found = await coordinator.send(path, by, RunDetailResponse)
-          return {
-            ReplayID: found.ReplayID,
-            Realm: found.Realm,
-            Tags: found.Tags,
-            InitialData: excerptOf(textOf(found, 'initial')),
-            Items: found.Items.map(({ StepName, Ask }) => ({
-              StepName,
-              Ask: askOf(Ask),
-              Data: excerptOf(textOf(found, 'data', StepName)),
-              State: excerptOf(textOf(found, 'state', StepName)),
-              ResponseBody: excerptOf(textOf(found, 'response', StepName)),
-            })),
-          } satisfies RunDataView
-        },
-      }),
-    )
-    .get(
-      '/runs/:process/:id/text',
-      ...readData({
-        operationId: 'getRunText',
-        summary: 'The whole initial data of a run, or the whole data or response of a step',
-        param: RunParam,
-        query: TextQuery,
-        responses: {
-          200: textResponse('the text', 'text/plain'),
-        },
-        async respond({ c, by, param: { process, id }, query: { run, of, step } }) {
-          const path = `${pathOf(process, id)}?attempts=0${replayQuery(run)}`
-          const found = await coordinator.send(path, by, RunDetailResponse)
-          const text = textOf(found, of, step)
-          if (text === null)
-            throw new IntegrationError('response_not_found', 'The run has no such text')
-          return c.body(text, 200, {
-            'Content-Type': 'text/plain; charset=utf-8',
-            // This header makes browsers save the text instead of showing it, because a target may have sent a page with
-            // a script.
-            'Content-Disposition': 'attachment; filename="data.txt"',
-          })
-        },
-      }),
-    )
-    .post(
-      '/runs/:process/:id/decisions/:event',
-      ...act({
-        operationId: 'decide',
-        summary: 'Decides about the event for which a run waits',
-        description: 'The event, and the action log, have the person who decided.',
-        param: EventParam,
-        body: DecisionBody,
-        view: ['done', ActedRun],
-        async respond({
+  read('/runs', {
+    operationId: 'listRuns',
+    summary: 'Runs that match a filter, the newest or the last changed first',
+    query: ListQuery,
+    view: ['a page', RunsView],
+    async respond({ by, query: { process, ...filter } }) {
+      const path = process === undefined ? '' : `/processes/${encodeURIComponent(process)}`
+      const page = await coordinator.send(withQuery(`${path}/transactions`, filter), by, RunPage)
+      const names = await companyNames.of(page.items.flatMap(realmsOf))
+      const at = installation()
+      return {
+        Runs: page.items.map((run) => rowOf(run, names, at)),
+        Next: page.next_cursor,
+        Companies: names,
+        Processes: (at.processes ?? []).map(({ name }) => name),
+      } satisfies RunsView
+    },
+  })
+  read('/runs/:process/:id', {
+    operationId: 'getRun',
+    summary: 'One run with its newest attempts, without business data',
+    param: RunParam,
+    query: RunQuery,
+    view: ['the run', RunView],
+    async respond({ by, param: { process, id }, query }) {
+      const path = pathOf(process, id)
+      const [detail, runs, actions, definition, entries] = await Promise.all([
+        coordinator.send(
+          withQuery(path, { attempts: ATTEMPTS, bodies: 'omit', replay: query.run }),
           by,
-          param: { process, id, event },
-          body: { Run, Version, Reason, Choice, Note },
-        }) {
-          const { Decisions } = await processOf(by, process)
-          const choices = Decisions.find(({ Event }) => Event === event)
-          if (choices === undefined)
-            throw new IntegrationError(
-              'event_not_found',
-              `${process} asks for no decision ${event}`,
-            )
-          const Data = {
-            [choices.Member]: Choice,
-            ...(choices.HasNote && Note !== undefined && { note: Note }),
-          }
-          const acted = await coordinator.send(
-            `${pathOf(process, id)}/events/${encodeURIComponent(event)}?replay=${Run}`,
-            {
-              ...by,
-              method: 'POST',
-              body: { Data, ...(Reason !== undefined && { Reason }) },
-              ifVersion: Version,
-            },
-            SignalResponse,
-          )
-          return { ReplayID: acted.ReplayID } satisfies ActedRun
+          RunDetailResponse,
+        ),
+        coordinator.send(`${path}/runs`, by, RunList),
+        coordinator.send(withQuery('/actions', { process, id, limit: HISTORY }), by, ActionPage),
+        processOf(by, process),
+        entriesOf(by, process, id),
+      ])
+      const { InitialData: _data, Items, ...run } = detail
+      const names = await companyNames.of(realmsOf(run))
+      return {
+        ...run,
+        Items: Items.map(itemOf),
+        Why: whyOf(run, contextOf(run, names, installation())),
+        Company: nameIn(names, run.Realm) ?? null,
+        Broken: brokenCompany(run.WaitingFor, installation()),
+        Steps: definition.Steps,
+        Decision: decisionOf(run, definition.Decisions),
+        Runs: runs.items,
+        Entries: entries,
+        History: actions.items.map((action) => ({
+          ...activityOfAction(action),
+          Action: action.Action,
+        })),
+        DataRejected: hasRejectedData(run),
+        Blocked: { ...blockedActions(run, runs.items[0]?.ReplayID ?? run.ReplayID) },
+      } satisfies RunView
+    },
+  })
+  readData('/runs/:process/:id/data', {
+    operationId: 'getRunData',
+    summary: 'The initial data of a run, and the data and responses of its steps',
+    param: RunParam,
+    query: RunQuery,
+    view: ['the data', RunDataView],
+    async respond({ by, param: { process, id }, query: { run } }) {
+      const path = withQuery(pathOf(process, id), { attempts: 0, replay: run })
+      const found = await coordinator.send(path, by, RunDetailResponse)
+      return {
+        ReplayID: found.ReplayID,
+        Realm: found.Realm,
+        Tags: found.Tags,
+        InitialData: excerptOf(textOf(found, 'initial')),
+        Items: found.Items.map(({ StepName, Ask }) => ({
+          StepName,
+          Ask: askOf(Ask),
+          Data: excerptOf(textOf(found, 'data', StepName)),
+          State: excerptOf(textOf(found, 'state', StepName)),
+          ResponseBody: excerptOf(textOf(found, 'response', StepName)),
+        })),
+      } satisfies RunDataView
+    },
+  })
+  readData('/runs/:process/:id/text', {
+    operationId: 'getRunText',
+    summary: 'The whole initial data of a run, or the whole data or response of a step',
+    param: RunParam,
+    query: TextQuery,
+    responses: {
+      200: textResponse('the text', 'text/plain'),
+    },
+    async respond({ c, by, param: { process, id }, query: { run, of, step } }) {
+      const path = withQuery(pathOf(process, id), { attempts: 0, replay: run })
+      const found = await coordinator.send(path, by, RunDetailResponse)
+      const text = textOf(found, of, step)
+      if (text === null)
+        throw new IntegrationError('response_not_found', 'The run has no such text')
+      return c.body(text, 200, {
+        'Content-Type': 'text/plain; charset=utf-8',
+        // This header makes browsers save the text instead of showing it, because a target may have sent a page with
+        // a script.
+        'Content-Disposition': 'attachment; filename="data.txt"',
+      })
+    },
+  })
+  act('/runs/:process/:id/decisions/:event', {
+    operationId: 'decide',
+    summary: 'Decides about the event for which a run waits',
+    description: 'The event, and the action log, have the person who decided.',
+    param: EventParam,
+    body: DecisionBody,
+    view: ['done', ActedRun],
+    async respond({
+      by,
+      param: { process, id, event },
+      body: { Run, Version, Reason, Choice, Note },
+    }) {
+      const { Decisions } = await processOf(by, process)
+      const choices = Decisions.find(({ Event }) => Event === event)
+      if (choices === undefined)
+        throw new IntegrationError('event_not_found', `${process} asks for no decision ${event}`)
+      const Data = {
+        [choices.Member]: Choice,
+        ...(choices.HasNote && Note !== undefined && { note: Note }),
+      }
+      const acted = await coordinator.send(
+        `${pathOf(process, id)}/events/${encodeURIComponent(event)}?replay=${Run}`,
+        {
+          ...by,
+          method: 'POST',
+          body: { Data, ...(Reason !== undefined && { Reason }) },
+          ifVersion: Version,
         },
-      }),
-    )
-    .post(
-      '/runs/:process/:id/:action',
-      ...act({
-        operationId: 'actOnRun',
-        summary: 'Resumes, retries, replays, settles, undoes or cancels a run',
-        description:
-          'The run must have the version that the person has seen; otherwise 412. The person and the reason are in the action log.',
-        param: ActionParam,
-        body: RunActionBody,
-        view: ['done', ActedRun],
-        async respond({
-          by,
-          param: { process, id, action },
-          body: { Run, Version, Reason, FromStep, Outcome },
-        }) {
-          const body = {
-            ...(Reason !== undefined && { Reason }),
-            ...(action === 'replay' && FromStep !== undefined && { fromStep: FromStep }),
-            ...(action === 'settle' && { Outcome }),
-          }
-          const route = action === 'replay' ? 'replays' : action
-          const acted = await coordinator.send(
-            `${pathOf(process, id)}/${route}?replay=${Run}`,
-            { ...by, method: 'POST', body, ifVersion: Version },
-            RunResponse,
-          )
-          return { ReplayID: acted.ReplayID } satisfies ActedRun
-        },
-      }),
-    )
+        SignalResponse,
+      )
+      return { ReplayID: acted.ReplayID } satisfies ActedRun
+    },
+  })
+  act('/runs/:process/:id/:action', {
+    operationId: 'actOnRun',
+    summary: 'Resumes, retries, replays, settles, undoes or cancels a run',
+    description:
+      'The run must have the version that the person has seen; otherwise 412. The person and the reason are in the action log.',
+    param: ActionParam,
+    body: RunActionBody,
+    view: ['done', ActedRun],
+    async respond({
+      by,
+      param: { process, id, action },
+      body: { Run, Version, Reason, FromStep, Outcome },
+    }) {
+      const body = {
+        ...(Reason !== undefined && { Reason }),
+        ...(action === 'replay' && FromStep !== undefined && { fromStep: FromStep }),
+        ...(action === 'settle' && { Outcome }),
+      }
+      const route = action === 'replay' ? 'replays' : action
+      const acted = await coordinator.send(
+        `${pathOf(process, id)}/${route}?replay=${Run}`,
+        { ...by, method: 'POST', body, ifVersion: Version },
+        RunResponse,
+      )
+      return { ReplayID: acted.ReplayID } satisfies ActedRun
+    },
+  })
+  return routes
 }
 
 /** Returns what a person can choose, if the run waits for a decision. */
@@ -343,8 +302,6 @@ function askOf(stored: unknown): RunDataView['Items'][number]['Ask'] {
 
 const pathOf = (process: string, id: string): string =>
   `/processes/${encodeURIComponent(process)}/transactions/${encodeURIComponent(id)}`
-
-const replayQuery = (run: string | undefined): string => (run === undefined ? '' : `&replay=${run}`)
 
 type ListedRun = z.output<typeof RunPage>['items'][number]
 

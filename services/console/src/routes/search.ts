@@ -1,28 +1,18 @@
+import { companyPage, entriesPage, pages, runPage, withQuery } from '../isomorphic/pages.ts'
 import { nameOf } from '@integration-host/shared/contracts/text'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { EntityId, providerEntities } from '@integration-host/shared/contracts/provider-event'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { RunResponse } from '@integration-host/shared/contracts/run'
 import { hasCode } from '@integration-host/shared/errors'
-import { Hono } from 'hono'
+import type { Hono } from 'hono'
 import { z } from 'zod'
-import { nameIn } from '../isomorphic/company-texts.ts'
-import type { CompanyNames } from '../adapters/peers/company-names.ts'
-import type { ServiceClient } from '../adapters/peers/service-client.ts'
-import { companyPage, entriesPage, pages, runPage } from '../isomorphic/pages.ts'
-import type { MissingService } from '../contracts/missing-service.ts'
+import { nameIn } from '../isomorphic/texts.ts'
+import { partOf } from '../adapters/peers/service-client.ts'
+import type { MissingService } from '../contracts/services.ts'
 import { type SearchHit, SearchQuery, SearchView } from '../contracts/search.ts'
-import type { Installation } from '../view/installation.ts'
 import { EntryRows } from './entries.ts'
-import { partOf } from './missing-service.ts'
-import { type GuardDeps, guardedRoutes } from './guarded-route.ts'
-
-export interface SearchRouteDeps extends GuardDeps {
-  readonly coordinator: ServiceClient
-  readonly tokenService: ServiceClient
-  readonly companyNames: CompanyNames
-  readonly installation: () => Installation
-}
+import { guardedRoutes, type RouteDeps } from './guarded-route.ts'
 
 /** The maximum numbers of hits of each kind. The browser adds hits among the pages, up to 20 hits in total. */
 const RUNS = 7
@@ -51,17 +41,13 @@ const CredentialPage = z.object({
  * `GET /search`: runs whose id begins with a text, objects in the books by their id, such as `129` or `Invoice 129`, and
  * processes whose names contain the text.
  */
-export function searchRoutes(deps: SearchRouteDeps): Hono {
-  const { read } = guardedRoutes(deps, 'search')
+export function searchRoutes(deps: RouteDeps): Hono {
+  const { read, routes } = guardedRoutes(deps, 'search')
   const { coordinator, tokenService, companyNames } = deps
 
   async function runs(q: string, person: string): Promise<readonly SearchHit[]> {
-    const query = new URLSearchParams({ idPrefix: q, limit: String(RUNS) })
-    const { items } = await coordinator.send(
-      `/transactions?${query.toString()}`,
-      { person },
-      RunPage,
-    )
+    const path = withQuery('/transactions', { idPrefix: q, limit: RUNS })
+    const { items } = await coordinator.send(path, { person }, RunPage)
     return items.map(({ Process, TransactionID, ReplayID, Status, Attempt }) => ({
       Kind: 'run',
       Text: TransactionID,
@@ -77,8 +63,8 @@ export function searchRoutes(deps: SearchRouteDeps): Hono {
   async function objects(q: string, person: string): Promise<readonly SearchHit[]> {
     const filter = objectOf(q)
     if (filter === null) return []
-    const query = new URLSearchParams({ ...filter, limit: String(ENTRIES) })
-    const { items } = await coordinator.send(`/entries?${query.toString()}`, { person }, EntryRows)
+    const path = withQuery('/entries', { ...filter, limit: ENTRIES })
+    const { items } = await coordinator.send(path, { person }, EntryRows)
     // The newest entry of each object is the first one.
     const found = [
       ...Map.groupBy(items, (entry) => `${entry.Realm} ${entry.Entity}`).values(),
@@ -97,8 +83,7 @@ export function searchRoutes(deps: SearchRouteDeps): Hono {
   }
 
   async function companies(q: string, person: string): Promise<readonly SearchHit[]> {
-    const query = new URLSearchParams({ q, limit: String(COMPANIES) })
-    const path = `/credentials?${query.toString()}`
+    const path = withQuery('/credentials', { q, limit: COMPANIES })
     const { items } = await tokenService.send(path, { person }, CredentialPage)
     return items.map((company) => ({
       Kind: 'company',
@@ -116,30 +101,28 @@ export function searchRoutes(deps: SearchRouteDeps): Hono {
         Kind: 'process',
         Text: name,
         Detail: 'its runs',
-        Page: `${pages.runs}?${new URLSearchParams({ process: name }).toString()}`,
+        Page: withQuery(pages.runs, { process: name }),
       }))
 
-  return new Hono().get(
-    '/search',
-    ...read({
-      operationId: 'search',
-      summary:
-        'Runs by the beginning of their id, objects in the books by their id, companies and processes by a part of their name',
-      query: SearchQuery,
-      view: ['the hits', SearchView],
-      async respond({ by: { person }, query: { q } }) {
-        const found = await Promise.all([
-          partOf('coordinator', hitsOf(runs(q, person)), []),
-          partOf('coordinator', hitsOf(objects(q, person)), []),
-          partOf('token-service', hitsOf(companies(q, person)), []),
-        ])
-        return {
-          Hits: [...found.flatMap(({ part }) => part), ...processes(q)],
-          Unavailable: found.flatMap(({ unavailable }) => unavailable).filter(isFirstOfService),
-        } satisfies SearchView
-      },
-    }),
-  )
+  read('/search', {
+    operationId: 'search',
+    summary:
+      'Runs by the beginning of their id, objects in the books by their id, companies and processes by a part of their name',
+    query: SearchQuery,
+    view: ['the hits', SearchView],
+    async respond({ by: { person }, query: { q } }) {
+      const found = await Promise.all([
+        partOf('coordinator', hitsOf(runs(q, person)), []),
+        partOf('coordinator', hitsOf(objects(q, person)), []),
+        partOf('token-service', hitsOf(companies(q, person)), []),
+      ])
+      return {
+        Hits: [...found.flatMap(({ part }) => part), ...processes(q)],
+        Unavailable: found.flatMap(({ unavailable }) => unavailable).filter(isFirstOfService),
+      } satisfies SearchView
+    },
+  })
+  return routes
 }
 
 /** Returns the object that a text names, such as `129` or `invoice 129`; `null` if it can be none. */

@@ -1,31 +1,19 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
-import type { Logger } from '@integration-host/shared/observability/logger'
 import {
   createRateLimit,
   createSemaphore,
   type Semaphore,
 } from '@integration-host/shared/process/limits'
-import type { NetworkOf } from '@integration-host/shared/http/peer-network'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import {
-  type CommandLine,
-  SessionView,
-  SignIn,
-  SignInOptions,
-  type SignInWay,
-} from '../contracts/session.ts'
-import { browserName } from '../session/browser-name.ts'
-import type { KnownBrowsers } from '../session/known-browsers.ts'
-import type { OneTimeLinks } from '../session/one-time-link.ts'
-import type { OpenIdProvider } from '../session/openid-provider.ts'
+import { SessionView, SignIn, SignInOptions, type SignInWay } from '../contracts/session.ts'
+import { browserName } from '../session/known-browsers.ts'
 import { isPasswordOf, lineDigest, type User } from '../session/password.ts'
 import type { Role } from '@integration-host/shared/access/scope'
-import type { Session } from '../session/session-store.ts'
-import type { SignInDelay } from '../session/sign-in-delay.ts'
+import type { Session } from '../session/stores.ts'
 import { sessionOf } from './browser-guard.ts'
-import { type GuardDeps, guardedRoutes } from './guarded-route.ts'
+import { guardedRoutes, OWN_PROBLEMS, type RouteDeps } from './guarded-route.ts'
 import {
   deleteSessionCookie,
   readKnownBrowser,
@@ -44,36 +32,15 @@ const LINK_USER = 'operator'
 const timeOf = (at: number | null): string | null =>
   at === null ? null : new Date(at).toISOString()
 
-export interface SessionRouteDeps extends GuardDeps {
-  readonly ways: readonly SignInWay[]
-  /** The OpenID provider; `null` if the console has no sign-in at an OpenID provider. */
-  readonly openId: OpenIdProvider | null
-  readonly links: OneTimeLinks
-  readonly users: Pick<ReadonlyMap<string, User>, 'get'>
-  readonly delay: SignInDelay
-  readonly knownBrowsers: KnownBrowsers
-  readonly networkOf: NetworkOf
-  readonly isSandbox: boolean
-  readonly viewersSeeData: boolean
-  readonly tracesUrl: string | null
-  readonly commandLine: CommandLine
-  readonly sessionHours: number
-  readonly logger: Logger
-  readonly onSignIn: (way: SignInWay, outcome: 'accepted' | 'rejected') => void
-}
-
 /** The routes that begin, show and end the session of a browser. */
-export function sessionRoutes(deps: SessionRouteDeps): Hono {
+export function sessionRoutes(deps: RouteDeps): Hono {
   const { sessions, isHttps, logger } = deps
   // Known browsers have a queue of their own, which unknown clients cannot fill, however many networks they have.
   const checks = { unknown: createSemaphore(1), known: createSemaphore(1) }
   // Anyone can try to sign in. The metric counts all attempts.
   const logged = createRateLimit({ count: 30, intervalMs: 60_000, now: () => performance.now() })
   const tags = ['session']
-  const guarded = guardedRoutes(deps, 'session').withRole('viewer', {
-    401: 'no session',
-    403: 'not a page of the console',
-  })
+  const { routes, withRole } = guardedRoutes(deps, 'session')
   const view = (session: Session): SessionView => ({
     User: session.user,
     Role: session.role,
@@ -82,7 +49,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
     Now: new Date().toISOString(),
     SeesData: session.role === 'operator' || deps.viewersSeeData,
     TracesUrl: deps.tracesUrl,
-    Sandbox: deps.isSandbox,
+    Sandbox: deps.sandbox !== null,
     CommandLine: deps.commandLine,
   })
 
@@ -148,77 +115,79 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
       )
   }
 
-  return new Hono()
-    .get(
-      '/sign-in',
-      describeRoute({
-        operationId: 'getSignInOptions',
-        tags,
-        summary: 'The ways in which a person can sign in',
-        responses: {
-          200: jsonResponse('the ways', SignInOptions),
-          ...problemResponses({ 403: 'not a page of the console' }),
-        },
-      }),
-      (c) =>
-        c.json({
-          Ways: [...deps.ways],
-          Provider: deps.openId?.host ?? null,
-        } satisfies SignInOptions),
-    )
-    .post(
-      '/session',
-      describeRoute({
-        operationId: 'signIn',
-        tags,
-        summary: 'Begins a session with a one-time link, or with a user name and a password',
-        responses: {
-          200: jsonResponse('the session; the cookie has its secret', SessionView),
-          ...problemResponses({
-            400: 'the body is not valid',
-            401: 'the link or the password is not accepted',
-            403: 'not a page of the console',
-            415: 'not application/json',
-            429: 'too many sign-ins, or too soon after a failed one',
-          }),
-        },
-      }),
-      validate('json', SignIn),
-      async (c) => {
-        const person = await personOf(c, c.req.valid('json'))
-        const { user, role, way } = person
-        const { session, secret } = await sessions.begin({
-          ...person,
-          browser: browserName(c.req.header('User-Agent')),
-        })
-        deps.onSignIn(way, 'accepted')
-        logger.info({ user, role, way }, 'person signed in')
-        setSessionCookie(c, secret, deps)
-        if (way === 'password') setKnownBrowser(c, deps.knownBrowsers.issue(user), isHttps)
-        return c.json(view(session))
+  routes.get(
+    '/sign-in',
+    describeRoute({
+      operationId: 'getSignInOptions',
+      tags,
+      summary: 'The ways in which a person can sign in',
+      responses: {
+        200: jsonResponse('the ways', SignInOptions),
+        ...problemResponses({ 403: 'not a page of the console' }),
       },
-    )
-    .get(
-      '/session',
-      ...guarded({
-        operationId: 'getSession',
-        summary: 'The session of this browser',
-        view: ['the session', SessionView],
-        respond: ({ c }) => view(sessionOf(c)),
-      }),
-    )
-    .delete(
-      '/session',
-      ...guarded({
-        operationId: 'signOut',
-        summary: 'Ends the session of this browser, in all its tabs',
-        responses: { 204: { description: 'signed out' } },
-        async respond({ c }) {
-          const session = sessionOf(c)
-          await sessions.end(session)
-          logger.info({ user: session.user }, 'person signed out')
-          deleteSessionCookie(c, isHttps)
-        },
-      }),
-    )
+    }),
+    (c) =>
+      c.json({
+        Ways: [...deps.ways],
+        Provider: deps.openId?.host ?? null,
+      } satisfies SignInOptions),
+  )
+  routes.post(
+    '/session',
+    describeRoute({
+      operationId: 'signIn',
+      tags,
+      summary: 'Begins a session with a one-time link, or with a user name and a password',
+      responses: {
+        200: jsonResponse('the session; the cookie has its secret', SessionView),
+        ...problemResponses({
+          400: 'the body is not valid',
+          401: 'the link or the password is not accepted',
+          403: 'not a page of the console',
+          415: 'not application/json',
+          429: 'too many sign-ins, or too soon after a failed one',
+        }),
+      },
+    }),
+    validate('json', SignIn),
+    async (c) => {
+      const person = await personOf(c, c.req.valid('json'))
+      const { user, role, way } = person
+      const { session, secret } = await sessions.begin({
+        ...person,
+        browser: browserName(c.req.header('User-Agent')),
+      })
+      deps.onSignIn(way, 'accepted')
+      logger.info({ user, role, way }, 'person signed in')
+      setSessionCookie(c, secret, deps)
+      if (way === 'password') setKnownBrowser(c, deps.knownBrowsers.issue(user), isHttps)
+      return c.json(view(session))
+    },
+  )
+  withRole(
+    'GET',
+    'viewer',
+    OWN_PROBLEMS,
+  )('/session', {
+    operationId: 'getSession',
+    summary: 'The session of this browser',
+    view: ['the session', SessionView],
+    respond: ({ c }) => view(sessionOf(c)),
+  })
+  withRole(
+    'DELETE',
+    'viewer',
+    OWN_PROBLEMS,
+  )('/session', {
+    operationId: 'signOut',
+    summary: 'Ends the session of this browser, in all its tabs',
+    responses: { 204: { description: 'signed out' } },
+    async respond({ c }) {
+      const session = sessionOf(c)
+      await sessions.end(session)
+      logger.info({ user: session.user }, 'person signed out')
+      deleteSessionCookie(c, isHttps)
+    },
+  })
+  return routes
 }

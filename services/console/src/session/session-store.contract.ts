@@ -1,6 +1,6 @@
 /** Tests the behaviour that every session store must have. */
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { Session, SessionStore } from './session-store.ts'
+import type { Session, SessionStore } from './stores.ts'
 
 const HOUR = 3_600_000
 

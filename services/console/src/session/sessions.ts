@@ -13,7 +13,7 @@
 import { hash, randomBytes } from 'node:crypto'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Role } from '@integration-host/shared/access/scope'
-import type { Session, SessionStore } from './session-store.ts'
+import type { Session, SessionStore } from './stores.ts'
 
 const MAX_PER_USER = 5
 /** The time after which an OpenID provider must confirm the person again. */

@@ -2,7 +2,7 @@
  * The sign-ins at this console since its start, for the page Activity. The log of the process contains older sign-ins.
  */
 import type { SignInWay } from '../contracts/session.ts'
-import type { Session } from './session-store.ts'
+import type { Session } from './stores.ts'
 import type { Sessions } from './sessions.ts'
 
 const MAX_ENTRIES = 1_000

@@ -3,8 +3,7 @@
  * for an event are only here: the pages Now and Activity, the charts, and the histories of a company and of a run use
  * these entries.
  */
-import { nameIn, type Names } from '../isomorphic/company-texts.ts'
-import { keyName } from '../isomorphic/key-name.ts'
+import { keyName, nameIn, type Names } from '../isomorphic/texts.ts'
 import type { ActionView } from '@integration-host/shared/contracts/operations'
 import type { AuditEntry } from '@integration-host/shared/contracts/audit'
 import type { ActivityEntry, ActivityQuery } from '../contracts/activity.ts'

@@ -3,7 +3,8 @@
  * (packages/shared/src/conditions.ts), unless the console knows more. metric-conditions.ts has the conditions that are
  * found in the metrics.
  */
-import { keyName } from '../isomorphic/key-name.ts'
+import { companyPage, pages, processPage, withQuery } from '../isomorphic/pages.ts'
+import { companyStateTexts, counted, faultText, keyName, nameIn } from '../isomorphic/texts.ts'
 import { readWaitingFor, realmWaitedFor } from '@integration-host/shared/contracts/run'
 import {
   providerCode,
@@ -11,9 +12,6 @@ import {
 } from '@integration-host/shared/provider-profile/provider-fault'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'
-import { companyStateTexts, faultText, nameIn } from '../isomorphic/company-texts.ts'
-import { counted } from '../isomorphic/count-text.ts'
-import { companyPage, pages, processPage } from '../isomorphic/pages.ts'
 import {
   companyName,
   type Condition,
@@ -334,12 +332,8 @@ const runsWaitingForDecisions = ({ processes: all }: Installation): readonly Run
  * Returns the address of the page that lists the runs matching a filter. Children are in the list, because the numbers of
  * the conditions count them.
  */
-function runsPage(filter: Readonly<Record<string, string | readonly string[] | null>>): string {
-  const given = Object.entries({ ...filter, children: 'true' }).flatMap(([name, value]) =>
-    [value ?? []].flat().map((one) => [name, one] as [string, string]),
-  )
-  return `${pages.runs}?${new URLSearchParams(given).toString()}`
-}
+const runsPage = (filter: Readonly<Record<string, string | readonly string[] | null>>): string =>
+  withQuery(pages.runs, { ...filter, children: true })
 
 const total = (groups: readonly RunGroup[]): number =>
   groups.reduce((sum, { count }) => sum + count, 0)

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createConditionTimes } from './condition-times.ts'
-import type { Condition } from './condition.ts'
+import { type Condition, createConditionTimes } from './condition.ts'
 import { withFiringAlerts } from './firing-alerts.ts'
 
 const late: Condition = {

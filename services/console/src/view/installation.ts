@@ -1,5 +1,5 @@
 /** What the console knows about the installation, as plain values. The pages are computed from these values. */
-import type { Names } from '../isomorphic/company-texts.ts'
+import type { Names } from '../isomorphic/texts.ts'
 import type { CompanyPauseView } from '@integration-host/shared/contracts/company'
 import type {
   CredentialCounts,
@@ -86,9 +86,6 @@ export interface Installation {
    */
   readonly asOf: { readonly companies: number | null; readonly processes: number | null }
 }
-
-/** The value of `Installation.asOf` if all values of the installation are current. */
-export const CURRENT: Installation['asOf'] = { companies: null, processes: null }
 
 /** Returns the replicas of a service that respond. */
 export const responding = ({ services }: Installation, name: string): readonly Replica[] =>

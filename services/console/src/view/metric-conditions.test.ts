@@ -6,7 +6,7 @@ import {
   replica,
   unknownInstallation as calm,
 } from '../../test-support/installation.ts'
-import { createConditionTimes } from './condition-times.ts'
+import { createConditionTimes } from './condition.ts'
 import { conditionsOf } from './conditions.ts'
 import type { Installation, Replica } from './installation.ts'
 

@@ -1,8 +1,7 @@
 /** The plots of the page Charts. */
 import type { MetricsSummary } from '@integration-host/shared/contracts/metrics-summary'
 import type { ChartView } from '../contracts/charts.ts'
-import type { MissingService } from '../contracts/missing-service.ts'
-import type { ServicesView } from '../contracts/services.ts'
+import type { MissingService, ServicesView } from '../contracts/services.ts'
 import type { Installation } from './installation.ts'
 
 export interface PlotQuery {

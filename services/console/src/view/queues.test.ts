@@ -4,7 +4,7 @@ import {
   replica,
   unknownInstallation,
 } from '../../test-support/installation.ts'
-import { queuesOf } from './queues.ts'
+import { queuesOf } from './run-counts.ts'
 
 const due = (Process: string, Step: string, Count: number) => ({
   Process,

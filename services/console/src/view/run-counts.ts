@@ -1,8 +1,8 @@
 /** The numbers of runs that all pages show, from the coordinator's counts and the transitions since then. */
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import type { RunCounts } from '../contracts/now.ts'
-import { asksAgain } from '../isomorphic/asks-again.ts'
-import type { ProcessState } from './installation.ts'
+import { asksAgain } from '../isomorphic/texts.ts'
+import { coordinatorCounts, type Installation, type ProcessState } from './installation.ts'
 
 /**
  * Returns how many runs of one process are in each group. Without a process, all processes count. Returns `null` before
@@ -42,4 +42,25 @@ export function waitingRuns(
   return (processes ?? [])
     .flatMap(({ groups }) => groups ?? [])
     .reduce((sum, { waitingFor, count }) => sum + (waits.includes(waitingFor) ? count : 0), 0)
+}
+
+/** The due runs of the steps of a process, and its dead letters, as the coordinator has counted them. */
+export interface Queues {
+  readonly Queues: { Step: string; Due: number; OldestSeconds: number }[]
+  readonly DeadLetters: number
+}
+
+export function queuesOf(
+  installation: Installation,
+  { Process, Steps }: { readonly Process: string; readonly Steps: readonly string[] },
+): Queues {
+  const counts = coordinatorCounts(installation)
+  const due = counts?.Due.filter((one) => one.Process === Process) ?? []
+  return {
+    Queues: Steps.map((step) => {
+      const { Count = 0, OldestSeconds = 0 } = due.find(({ Step }) => Step === step) ?? {}
+      return { Step: step, Due: Count, OldestSeconds }
+    }),
+    DeadLetters: counts?.DeadLetters[Process] ?? 0,
+  }
 }

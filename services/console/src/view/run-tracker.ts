@@ -2,9 +2,10 @@
  * Follows the runs by their transitions, and corrects the coordinator's counts by these transitions. The coordinator
  * counts the groups of runs only once a minute, but the page Now must show a failure within seconds.
  */
-import { asksAgain } from '../isomorphic/asks-again.ts'
+import { asksAgain } from '../isomorphic/texts.ts'
 import type { RunGroup } from './installation.ts'
-import type { Transition } from './transition.ts'
+import { StreamedTransition } from '@integration-host/shared/contracts/events'
+import type { z } from 'zod'
 
 /**
  * The runs are followed in two generations. A run that changes moves to the newer one. When the newer one has this many
@@ -273,3 +274,19 @@ function newGroup(key: string): Count {
   const group = { process, step, status, errorClass, providerError, waitingFor }
   return { ...group, count: 0, inDoubt: 0, endedAt: null }
 }
+
+/** The members of a transition that the console uses. */
+export const Transition = StreamedTransition.pick({
+  Process: true,
+  TransactionID: true,
+  ReplayID: true,
+  Status: true,
+  StepName: true,
+  ErrorClass: true,
+  ProviderError: true,
+  WaitingFor: true,
+  Version: true,
+  At: true,
+  First: true,
+})
+export type Transition = z.output<typeof Transition>

@@ -8,7 +8,7 @@ import {
 } from '@integration-host/shared/provider-profile/provider-fault'
 import { readWaitingFor, type RunResponse } from '@integration-host/shared/contracts/run'
 import type { RunAction } from '../contracts/runs.ts'
-import { asksAgain } from '../isomorphic/asks-again.ts'
+import { asksAgain } from '../isomorphic/texts.ts'
 import { failureRemedy, meaningOf } from './error-class.ts'
 
 export type ExplainedRun = Pick<

@@ -1,5 +1,5 @@
 import { describeSessionStore } from '../../session/session-store.contract.ts'
-import { createMemorySessionStore } from './session-store.ts'
+import { createMemorySessionStore } from './stores.ts'
 
 describeSessionStore('in memory', async () => ({
   store: createMemorySessionStore(Date.now),

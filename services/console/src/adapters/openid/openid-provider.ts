@@ -7,8 +7,8 @@ import type { ProxiedFetch } from '@integration-host/shared/http/forward-proxy/t
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import {
   allowInsecureRequests,
-  AuthorizationResponseError,
   authorizationCodeGrant,
+  AuthorizationResponseError,
   buildAuthorizationUrl,
   calculatePKCECodeChallenge,
   ClientError,
@@ -24,7 +24,8 @@ import {
   ResponseBodyError,
   WWWAuthenticateChallengeError,
 } from 'openid-client'
-import type { OpenIdProvider } from '../../session/openid-provider.ts'
+import type { PersonClaims } from '../../session/authorize.ts'
+import type { SignInFlow } from '../../session/sign-in-flow.ts'
 
 export interface OpenIdProviderOptions {
   readonly issuer: string
@@ -39,6 +40,31 @@ export interface OpenIdProviderOptions {
   readonly fetch: ProxiedFetch
   /** The time in milliseconds. */
   readonly now: () => number
+}
+
+/** The OpenID provider at which persons sign in. */
+export interface OpenIdProvider {
+  /** The host name of the provider, for the sign-in page. */
+  readonly host: string
+  /**
+   * Returns the address to which the browser is sent, and the data that the browser must bring back. `confirm` is the
+   * user name of a person who has signed in before: then the provider confirms the person without showing a page, or
+   * reports that it cannot (`prompt=none`, OpenID Connect Core §3.1.2.1).
+   *
+   * @throws {IntegrationError} `provider_unavailable` if the discovery document cannot be read.
+   */
+  begin(
+    confirm?: string,
+  ): Promise<{ readonly url: string; readonly flow: Omit<SignInFlow, 'returnTo'> }>
+  /**
+   * Exchanges the code of a callback, and returns the claims of the verified id token; `null` if the provider reports
+   * that it cannot confirm the person without showing a page. The tokens are not kept. `query` is the query of the
+   * callback.
+   *
+   * @throws {IntegrationError} `sign_in_rejected` if the response does not belong to this flow, or its id token is not
+   * valid; `provider_unavailable` if the provider does not respond.
+   */
+  complete(flow: SignInFlow, query: string): Promise<PersonClaims | null>
 }
 
 const TIMEOUT_SECONDS = 10

@@ -1,3 +1,5 @@
+import { reused } from '../../reused.ts'
+import { withQuery } from '../../isomorphic/pages.ts'
 import { nameOf } from '@integration-host/shared/contracts/text'
 import { ProblemError } from '@integration-host/client/problem'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
@@ -23,16 +25,13 @@ const Page = z.object({
 /** Reads the names of all companies at most once a minute, and only if a page needs one. `now` is in milliseconds. */
 export function createCompanyNames(tokenService: ServiceClient, now: () => number): CompanyNames {
   let names: ReadonlyMap<string, string> = new Map()
-  let reading: Promise<void> | null = null
-  let readAt = -Infinity
 
   async function readAll(): Promise<void> {
     const found = new Map<string, string>()
-    let cursor: string | null = ''
+    let cursor: string | null | undefined
     for (let page = 0; cursor !== null && page < MAX_PAGES; page += 1) {
-      const query = new URLSearchParams({ limit: String(PAGE), ...(cursor !== '' && { cursor }) })
       const { items, next_cursor }: z.output<typeof Page> = await tokenService.read(
-        `/credentials?${query.toString()}`,
+        withQuery('/credentials', { limit: PAGE, cursor }),
         Page,
       )
       for (const company of items) {
@@ -44,20 +43,19 @@ export function createCompanyNames(tokenService: ServiceClient, now: () => numbe
     names = found
   }
 
+  // The failure is ignored, because the pages can be shown without the names.
+  const read = reused(
+    KEPT_MS,
+    () =>
+      readAll().catch((error: unknown) => {
+        if (!(error instanceof ProblemError)) throw error
+      }),
+    now,
+  )
+
   return {
     async of(realms) {
-      if (realms.length > 0 && now() - readAt >= KEPT_MS) {
-        reading ??= readAll()
-          .catch((error: unknown) => {
-            // The failure is ignored, because the list of runs can be shown without the names.
-            if (!(error instanceof ProblemError)) throw error
-          })
-          .finally(() => {
-            reading = null
-            readAt = now()
-          })
-        await reading
-      }
+      if (realms.length > 0) await read()
       return Object.fromEntries(
         realms.flatMap((realm) => {
           const name = names.get(realm)

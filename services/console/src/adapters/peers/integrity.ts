@@ -1,6 +1,7 @@
 import { ProblemError } from '@integration-host/client/problem'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
+import { reused } from '../../reused.ts'
 import type { IntegrityView } from '../../contracts/services.ts'
 import type { ServiceClient } from './service-client.ts'
 
@@ -18,25 +19,19 @@ export function createIntegrityCheck(
   coordinator: ServiceClient,
   now: () => number,
 ): () => Promise<IntegrityView> {
-  let latest: { readonly at: number; readonly result: Promise<IntegrityView> } | null = null
-
-  async function check(): Promise<IntegrityView> {
-    try {
-      const { violations } = await coordinator.read('/integrity', Integrity)
-      return { At: new Date(now()).toISOString(), Violations: violations }
-    } catch (error) {
-      latest = null
-      if (!(error instanceof ProblemError)) throw error
-      throw new IntegrationError('store_unavailable', 'The coordinator cannot check now', {
-        cause: error,
-      })
-    }
-  }
-
-  return () => {
-    if (latest !== null && now() - latest.at < REUSED_MS) return latest.result
-    const result = check()
-    latest = { at: now(), result }
-    return result
-  }
+  return reused(
+    REUSED_MS,
+    async () => {
+      try {
+        const { violations } = await coordinator.read('/integrity', Integrity)
+        return { At: new Date(now()).toISOString(), Violations: violations }
+      } catch (error) {
+        if (!(error instanceof ProblemError)) throw error
+        throw new IntegrationError('store_unavailable', 'The coordinator cannot check now', {
+          cause: error,
+        })
+      }
+    },
+    now,
+  )
 }

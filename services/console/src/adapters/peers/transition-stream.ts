@@ -1,7 +1,7 @@
 import { followEvents, openEvents } from '@integration-host/client/events'
 import { parseJson } from '@integration-host/shared/json'
 import { backoffMs } from '@integration-host/shared/process/clock'
-import { Transition } from '../../view/transition.ts'
+import { Transition } from '../../view/run-tracker.ts'
 import type { ServiceClient } from './service-client.ts'
 
 export interface TransitionListener {

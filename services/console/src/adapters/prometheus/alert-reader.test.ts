@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startConsoleFixture } from '../../../test-support/console-fixture.ts'
 import { type FakeService, startFakeService } from '../../../test-support/fake-service.ts'
 import type { NowView } from '../../contracts/now.ts'
-import { createAlertReader } from './alert-reader.ts'
+import { createAlertReader } from './prometheus.ts'
 
 const alert = (state: string, alertname: string, summary?: string) => ({
   labels: { alertname, severity: 'critical' },

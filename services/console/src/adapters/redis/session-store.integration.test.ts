@@ -15,9 +15,11 @@ import { type ConsoleFixture, startConsoleFixture } from '../../../test-support/
 import { startFakeService } from '../../../test-support/fake-service.ts'
 import { OPERATION } from '../../../test-support/operation.ts'
 import { describeSessionStore } from '../../session/session-store.contract.ts'
-import { createRedisActionCounter } from './action-counter.ts'
-import { createRedisRequestStore } from './request-store.ts'
-import { createRedisSessionStore } from './session-store.ts'
+import {
+  createRedisActionCounter,
+  createRedisRequestStore,
+  createRedisSessionStore,
+} from './stores.ts'
 
 async function open() {
   const keyPrefix = `test-${crypto.randomUUID().slice(0, 8)}:`

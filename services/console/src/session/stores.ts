@@ -49,3 +49,26 @@ export interface SessionStore {
   /** Returns the sessions of all persons, in no particular order. */
   all(): Promise<readonly Session[]>
 }
+
+/**
+ * The port to the requests with an `Idempotency-Key` that have begun within the last `KEPT_SECONDS`. Each has a unique
+ * name, and an entry whose content the store does not interpret.
+ */
+export interface RequestStore {
+  /** Adds the entry of a request that begins. Returns `null`, or the existing entry if the name is already known. */
+  begin(name: string, entry: string): Promise<string | null>
+  /** Replaces the entry of a request that has ended. Does nothing if the name is not known any more. */
+  end(name: string, entry: string): Promise<void>
+  /** Removes a request, so that a repetition is executed. */
+  forget(name: string): Promise<void>
+}
+
+export const KEPT_SECONDS = 600
+
+/** The port to the number of the actions of persons at all replicas of the console. */
+export interface ActionCounter {
+  /** Adds one action, and returns the new number. */
+  increment(): Promise<number>
+  /** Returns the number; 0 if there was no action. */
+  read(): Promise<number>
+}

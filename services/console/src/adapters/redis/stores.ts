@@ -1,15 +1,16 @@
-/**
- * Stores the sessions in Redis, so that they survive a restart and several replicas share them. Each session is a hash
- * `console:session:<digest>`, which expires with the session. For each person there is a sorted set with the digests of
- * the sessions, the oldest first. Redis never gets the secret of a session.
- */
 import { roles } from '@integration-host/shared/access/scope'
 import { parseJsonAs } from '@integration-host/shared/json'
 import type { Redis } from 'ioredis'
 import { z } from 'zod'
 import { signInWays } from '../../contracts/session.ts'
-import type { Session, SessionStore } from '../../session/session-store.ts'
-import { storeErrors } from './store-errors.ts'
+import {
+  type ActionCounter,
+  KEPT_SECONDS,
+  type RequestStore,
+  type Session,
+  type SessionStore,
+} from '../../session/stores.ts'
+import { IntegrationError } from '@integration-host/shared/errors'
 
 const StoredSession = z.object({
   digest: z.string(),
@@ -36,6 +37,11 @@ return 1
 const UPDATE = TOUCH.replace('usedAt', 'session')
 const SCAN_COUNT = 1_000
 
+/**
+ * Stores the sessions in Redis, so that they survive a restart and several replicas share them. Each session is a hash
+ * `console:session:<digest>`, which expires with the session. For each person there is a sorted set with the digests of
+ * the sessions, the oldest first. Redis never gets the secret of a session.
+ */
 export function createRedisSessionStore(redis: Redis): SessionStore {
   async function get(digest: string): Promise<Session | null> {
     const { session = '', usedAt } = await redis.hgetall(keyOf(digest))
@@ -91,3 +97,60 @@ export function createRedisSessionStore(redis: Redis): SessionStore {
     },
   })
 }
+
+const requestKey = (name: string): string => `console:request:${name}`
+
+/** Stores the requests in Redis, because a browser may repeat a request at another replica. */
+export const createRedisRequestStore = (redis: Redis): RequestStore =>
+  storeErrors({
+    async begin(name, entry) {
+      for (;;) {
+        const isNew = (await redis.set(requestKey(name), entry, 'EX', KEPT_SECONDS, 'NX')) !== null
+        if (isNew) return null
+        const known = await redis.get(requestKey(name))
+        // Otherwise the request has been forgotten between the two commands.
+        if (known !== null) return known
+      }
+    },
+    async end(name, entry) {
+      await redis.set(requestKey(name), entry, 'KEEPTTL', 'XX')
+    },
+    async forget(name) {
+      await redis.del(requestKey(name))
+    },
+  })
+
+const ACTIONS_KEY = 'console:actions'
+
+/** Counts the actions in Redis, so that each replica notices the actions at the others. */
+export const createRedisActionCounter = (redis: Redis): ActionCounter =>
+  storeErrors({
+    increment: () => redis.incr(ACTIONS_KEY),
+    read: async () => Number((await redis.get(ACTIONS_KEY)) ?? 0),
+  })
+
+type Functions = Readonly<Record<string, (...parameters: never[]) => Promise<unknown>>>
+
+/**
+ * Returns a store that throws `store_unavailable` in place of the errors of Redis, whose text could contain the address
+ * of the server.
+ */
+const storeErrors = <Store extends { readonly [Name in keyof Store]: Functions[string] }>(
+  store: Store,
+): Store =>
+  Object.fromEntries(
+    Object.entries<Functions[string]>(store).map(([name, call]) => [
+      name,
+      async (...parameters: never[]) => {
+        try {
+          return await call(...parameters)
+        } catch (cause) {
+          throw new IntegrationError(
+            'store_unavailable',
+            'The store of the sessions (Redis) does not respond',
+            { cause, retryAfterSeconds: 2 },
+          )
+        }
+      },
+    ]),
+  ) as Store

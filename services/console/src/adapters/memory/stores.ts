@@ -1,4 +1,9 @@
-import type { Session, SessionStore } from '../../session/session-store.ts'
+import {
+  KEPT_SECONDS,
+  type RequestStore,
+  type Session,
+  type SessionStore,
+} from '../../session/stores.ts'
 
 /** The maximum number of sessions. A person has at most five, so only many persons together can reach this number. */
 const MAX_SESSIONS = 10_000
@@ -35,5 +40,40 @@ export function createMemorySessionStore(now: () => number): SessionStore {
         .filter((session) => session.user === user)
         .toSorted((one, other) => one.createdAt - other.createdAt),
     all: async () => [...sessions.values()],
+  }
+}
+
+/** The maximum number of requests. A further request removes the oldest one. */
+const MAX_REQUESTS = 1_000
+
+/** Stores the requests in the memory of this process. `now` returns milliseconds. */
+export function createMemoryRequestStore(now: () => number): RequestStore {
+  const requests = new Map<string, { readonly entry: string; readonly expiresAt: number }>()
+
+  function removeExpired(): void {
+    // The first entry of the map is the oldest one.
+    for (const [name, { expiresAt }] of requests) {
+      if (now() < expiresAt) return
+      requests.delete(name)
+    }
+  }
+
+  return {
+    async begin(name, entry) {
+      removeExpired()
+      const known = requests.get(name)
+      if (known !== undefined) return known.entry
+      const [oldest] = requests.keys()
+      if (requests.size >= MAX_REQUESTS && oldest !== undefined) requests.delete(oldest)
+      requests.set(name, { entry, expiresAt: now() + KEPT_SECONDS * 1_000 })
+      return null
+    },
+    async end(name, entry) {
+      const begun = requests.get(name)
+      if (begun !== undefined) requests.set(name, { ...begun, entry })
+    },
+    async forget(name) {
+      requests.delete(name)
+    },
   }
 }
