@@ -146,7 +146,7 @@ describe('the settings of the console', () => {
       ['/runs/OrderProcess/zones', '.timeline figcaption time'],
       ['/runs/OrderProcess/zones', '#attempts time'],
       ['/companies', 'tbody time'],
-      [`/companies/${COMPANY.realm}`, '#history ~ ol time'],
+      [`/companies/${COMPANY.realm}`, 'section:has(> h2:text-is("History")) ol time'],
       ['/activity', '.activity time'],
     ] as const) {
       const page = await at.context.newPage()

@@ -1,3 +1,5 @@
+import { serverNow } from './server-clock.ts'
+
 /**
  * Determines whether a person uses the page. After a minute without input, the page marks its requests with the header
  * `Unattended`. Requests with this header do not prolong the session.
@@ -16,7 +18,28 @@ export function followAttendance(): void {
     window.addEventListener(input, () => void (attendedAt = Date.now()), { capture: true })
 }
 
-/** Called before the page leads to itself without the person. */
-export const keepAttendance = (): void => sessionStorage.setItem(KEY, String(attendedAt))
-
 export const isUnattended = (): boolean => Date.now() - attendedAt > UNATTENDED_MS
+
+/** The session is confirmed this long before it must be, if this interrupts nothing. */
+const EARLY_MS = 5 * 60_000
+export const CONFIRM_CHECK_MS = 15_000
+
+/**
+ * Lets the OpenID provider confirm the session. The provider shows no page of its own: it sends the browser back to this
+ * page, or reports that it cannot confirm the person. Then the session ends. The returned promise never settles.
+ */
+export function confirmSession(): Promise<never> {
+  sessionStorage.setItem(KEY, String(attendedAt))
+  const { pathname, search, hash } = location
+  location.replace(`/sign-in/oidc?to=${encodeURIComponent(pathname + search + hash)}`)
+  return new Promise(() => undefined)
+}
+
+/** Returns whether the session should be confirmed now. `checkAt` is the time at which it must be confirmed. */
+export const isConfirmationDue = (checkAt: string): boolean =>
+  serverNow() >= Date.parse(checkAt) - EARLY_MS && !isUnattended() && !isBusy()
+
+/** Returns whether the person has a dialog open, or may be writing a text. */
+const isBusy = (): boolean =>
+  document.querySelector('dialog[open]') !== null ||
+  document.activeElement?.matches('input, textarea, select') === true

@@ -4,10 +4,10 @@
  */
 import { useEffect, useRef } from 'react'
 import type { ConditionView } from '../src/contracts/now.ts'
-import { useOwnTitle } from './page-title.ts'
 import { goTo } from './router.ts'
 import { useSettings } from './settings.ts'
 import { visible } from './visible.ts'
+import { createStore } from './store.ts'
 
 /**
  * Sets the title of the tab to the title that the page has given itself. If the page has none, the title is the name of
@@ -64,3 +64,18 @@ export function useDesktopNotices(conditions: readonly ConditionView[] | undefin
     }
   }, [conditions, notices])
 }
+
+const own = createStore<string | null>(null)
+
+/**
+ * Sets the title of the page while the component is shown. With `null`, the title is the name of the page in the
+ * navigation.
+ */
+export function usePageTitle(title: string | null): void {
+  useEffect(() => {
+    own.set(title)
+    return () => own.set(null)
+  }, [title])
+}
+
+const useOwnTitle = (): string | null => own.use((title) => title)

@@ -17,3 +17,11 @@ export function notify(text: string): void {
 }
 
 export const useNotice = (): string => message.use((text) => text)
+
+/** Copies a text to the clipboard, and shows whether it was copied. */
+export function copy(text: string): void {
+  navigator.clipboard.writeText(text).then(
+    () => notify('Copied.'),
+    () => notify('The browser does not allow copying.'),
+  )
+}

@@ -1,5 +1,5 @@
 /** The texts about processes that several pages show. */
-import type { ProcessesView } from '../src/contracts/processes.ts'
+import type { ProcessesView, ProcessView } from '../src/contracts/processes.ts'
 import type { NowView } from '../src/contracts/now.ts'
 import { counted, numberText } from '../src/isomorphic/texts.ts'
 import type { Status } from './run-query.ts'
@@ -44,3 +44,36 @@ export const runsOf = (process: string, statuses: readonly Status[]): string =>
     ...statuses.map((status) => ['status', status]),
     ['children', 'true'],
   ]).toString()}`
+
+type LimitedTarget = NonNullable<ProcessView['Targets']>[number]
+
+/** A target with the limits of its calls, and the processes whose calls are counted together. */
+export interface TargetRow extends Pick<LimitedTarget, 'Name' | 'PerSecond' | 'Concurrent'> {
+  readonly processes: readonly string[]
+}
+
+/** Returns the targets of the processes that have limits. A target that several processes share is one row. */
+export function limitedTargets(
+  processes: readonly Pick<ProcessView, 'Process' | 'Targets'>[],
+): readonly TargetRow[] {
+  const all = processes.flatMap(({ Process, Targets = [] }) =>
+    Targets.map((target) => ({ ...target, Process })),
+  )
+  const rows = Map.groupBy(all, ({ Process, Name, Shared }) =>
+    JSON.stringify(Shared ? [Name] : [Name, Process]),
+  )
+  return [...rows.values()]
+    .flatMap(([first, ...others]) =>
+      first === undefined
+        ? []
+        : [
+            {
+              Name: first.Name,
+              PerSecond: first.PerSecond,
+              Concurrent: first.Concurrent,
+              processes: [...new Set([first, ...others].map(({ Process }) => Process))],
+            },
+          ],
+    )
+    .toSorted((a, b) => (a.Name < b.Name ? -1 : a.Name > b.Name ? 1 : 0))
+}

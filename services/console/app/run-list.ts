@@ -87,8 +87,6 @@ export function useRunList(text: string, { first, last }: VisibleRows) {
     initialPageParam: null as string | null,
     getNextPageParam: ({ Next }) => Next,
     gcTime: 0,
-    // While the coordinator is unavailable, no event reports changes, so a failed query is repeated every 5 s.
-    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
   })
   const pages = list.data?.pages ?? []
   const shown = new Set([0])
@@ -102,8 +100,6 @@ export function useRunList(text: string, { first, last }: VisibleRows) {
       queryKey: ['runs', text, index],
       enabled: list.isSuccess,
       gcTime: 0,
-      refetchInterval: ({ state }: { readonly state: { readonly status: string } }) =>
-        state.status === 'error' ? 5_000 : false,
       queryFn: async (): Promise<readonly string[]> => {
         const cursor = queries.getQueryData<Listed>(listKey)?.pageParams[index] ?? null
         const page = await readPage(text, cursor)

@@ -13,6 +13,15 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import type { ActionCounter } from './session/stores.ts'
 import type { Frames } from './view/frames.ts'
 
+/**
+ * The pause between two checks whether a person has acted at another replica of the console. Together with the next
+ * interval, `ACTION_PAUSE_MS` in app/read-again.ts and the requests in between, it must stay below two seconds;
+ * `action-announcer.test.ts` moves a clock through all of them.
+ */
+const ACTION_POLL_MS = 500
+/** The time that the console has to read the services again before it announces an action to the browsers. */
+const ACTION_READ_MS = 400
+
 export interface ActionAnnouncerDeps {
   /** The counter that all replicas share; `null` if this process is the only replica. */
   readonly counter: ActionCounter | null
@@ -101,8 +110,3 @@ export function createActionAnnouncer(deps: ActionAnnouncerDeps): ActionAnnounce
  * requests in between, must stay below two seconds; `action-announcer.test.ts` moves a clock through all of them. The
  * pause between two reads of a page, `ACTION_PAUSE_MS` in app/read-again.ts, belongs to them.
  */
-
-/** The pause between two checks whether a person has acted at another replica of the console. */
-export const ACTION_POLL_MS = 500
-/** The time that the console has to read the services again before it announces an action to the browsers. */
-export const ACTION_READ_MS = 400

@@ -1,14 +1,9 @@
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { MetricsSummary } from '@integration-host/shared/contracts/metrics-summary'
-import {
-  type Installation,
-  type ProcessState,
-  type Replica,
-  type RunGroup,
-} from '../src/view/installation.ts'
+import type { Installation, ProcessState, Replica, RunGroup } from '../src/view/installation.ts'
 
 /** The value of `Installation.asOf` if all values of the installation are current. */
-export const CURRENT: Installation['asOf'] = { companies: null, processes: null }
+const CURRENT: Installation['asOf'] = { companies: null, processes: null }
 
 /** An installation of which the console knows nothing yet. */
 export const unknownInstallation: Installation = {

@@ -3,22 +3,20 @@ import type { ActivityEntry, ActivityView } from '../../src/contracts/activity.t
 import type { MissingService } from '../../src/contracts/services.ts'
 import { call, problemOf } from '../api.ts'
 import { dayName, full, timeOfDay } from '../clock.ts'
-import { errorSection } from '../documents.ts'
+import { DocumentLink, errorSection } from '../parts/link.tsx'
 import { ActivityText } from '../parts/activity-text.tsx'
-import { FilterForm } from '../parts/filter-form.tsx'
+import { FilterForm, FilterLinks } from '../parts/filters.tsx'
 import { State } from '../parts/glyph.tsx'
-import { DocumentLink, Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
-import { Outside } from '../parts/text.tsx'
+import { MoreButton, Outside } from '../parts/elements.tsx'
 import { useQueryText } from '../router.ts'
 
-const KINDS: readonly { readonly kind: ActivityEntry['Kind'] | null; readonly name: string }[] = [
-  { kind: null, name: 'All' },
-  { kind: 'runs', name: 'Runs' },
-  { kind: 'processes', name: 'Processes' },
-  { kind: 'companies', name: 'Companies' },
-  { kind: 'sign-ins', name: 'Sign-ins' },
-]
+const KINDS: Readonly<Record<ActivityEntry['Kind'], string>> = {
+  runs: 'Runs',
+  processes: 'Processes',
+  companies: 'Companies',
+  'sign-ins': 'Sign-ins',
+}
 const FIELDS = [
   { name: 'person', label: 'Person' },
   { name: 'realm', label: 'Company' },
@@ -36,7 +34,7 @@ const unavailableIn = ({ pages }: Pick<Shown, 'pages'>): readonly MissingService
 ]
 
 /** Shows who did what, newest first. The address contains all filters, so a link shows the same list. */
-export default function ActivityPage() {
+export function ActivityPage() {
   const text = useQueryText()
   const query = new URLSearchParams(text)
   const activity = useInfiniteQuery({
@@ -68,7 +66,13 @@ export default function ActivityPage() {
         Actions of persons and keys, and what happened to the connections of companies.
         {since !== undefined && ` Sign-ins are listed since ${full(since)}.`}
       </p>
-      <Kinds query={query} />
+      <FilterLinks
+        label="Kinds of entries"
+        path="/activity"
+        query={query}
+        name="kind"
+        values={KINDS}
+      />
       <FilterForm key={text} fields={FIELDS} query={query} />
       <ReadProblem error={activity.error} hasData={activity.data !== undefined} />
       {activity.error === null &&
@@ -99,40 +103,8 @@ export default function ActivityPage() {
           </p>
         </section>
       )}
-      {activity.hasNextPage && (
-        <div className="more">
-          <button
-            type="button"
-            aria-disabled={activity.isFetchingNextPage}
-            onClick={() => !activity.isFetchingNextPage && void activity.fetchNextPage()}
-          >
-            {activity.isFetchingNextPage ? 'Reading…' : 'Show older entries'}
-          </button>
-        </div>
-      )}
+      <MoreButton list={activity}>Show older entries</MoreButton>
     </>
-  )
-}
-
-function Kinds({ query }: { readonly query: URLSearchParams }) {
-  const chosen = query.get('kind')
-  return (
-    <nav aria-label="Kinds of entries" className="chips">
-      {KINDS.map(({ kind, name }) => {
-        const other = new URLSearchParams(query)
-        other.delete('kind')
-        if (kind !== null) other.set('kind', kind)
-        return (
-          <Link
-            key={name}
-            to={other.size === 0 ? '/activity' : `/activity?${other}`}
-            isCurrent={kind === chosen}
-          >
-            {name}
-          </Link>
-        )
-      })}
-    </nav>
   )
 }
 

@@ -1,23 +1,18 @@
 import { keyName, nameIn } from '../../src/isomorphic/texts.ts'
-import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import type { BulkAction, BulkObjects, BulkView } from '../../src/contracts/bulk.ts'
-import type { SessionView } from '../../src/contracts/session.ts'
-import { runPage } from '../../src/isomorphic/pages.ts'
-import { call } from '../api.ts'
+import { bulkPage, runPage, withQuery } from '../../src/isomorphic/pages.ts'
 import { duration, full } from '../clock.ts'
-import { errorSection } from '../documents.ts'
-import { notify } from '../notice.ts'
-import { ActionButton, reasonOf } from '../parts/action-button.tsx'
+import { DocumentLink, errorSection, Link } from '../parts/link.tsx'
+import { copy } from '../notice.ts'
+import { ActionButton } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
-import { roleReason } from '../parts/blockable-button.tsx'
 import { BULK_VERBS } from '../parts/bulk-button.tsx'
 import { State, type StateGlyph, type Tone } from '../parts/glyph.tsx'
-import { DocumentLink, Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
-import { TableHead } from '../parts/table-head.tsx'
-import { Outside } from '../parts/text.tsx'
+import { Fact, Outside, Panel, TableHead } from '../parts/elements.tsx'
 import { useQueryText } from '../router.ts'
+import { useRead } from '../reads.ts'
 
 const READ_MS = 1_000
 const SHOWN_FAILURES = 100
@@ -31,20 +26,13 @@ const STATES: Readonly<Record<string, { readonly tone: Tone; readonly glyph: Sta
 
 const isOver = ({ Status }: BulkView): boolean => Status === 'Completed' || Status === 'Stopped'
 
-export interface BulkPageProps {
-  readonly session: SessionView
-  readonly id: string
-}
-
 /**
  * Shows the progress and the results of an action on many runs. Other persons can open the address of
  * this page, too.
  */
-export default function BulkPage({ session, id }: BulkPageProps) {
-  const path = `/bulk/${encodeURIComponent(id)}`
-  const { data: bulk, error } = useQuery({
-    queryKey: ['bulk', id],
-    queryFn: () => call<BulkView>('GET', path),
+export function BulkPage({ id }: { readonly id: string }) {
+  const path = bulkPage(id)
+  const { data: bulk, error } = useRead<BulkView>(['bulk', id], path, {
     refetchInterval: ({ state }) =>
       state.data === undefined || !isOver(state.data) ? READ_MS : false,
   })
@@ -66,7 +54,7 @@ export default function BulkPage({ session, id }: BulkPageProps) {
       <ReadProblem error={error} hasData={bulk !== undefined} />
       {bulk !== undefined && (
         <>
-          <Progress bulk={bulk} path={path} session={session} />
+          <Progress bulk={bulk} path={path} />
           {bulk.Action === 'take-back' && <Objects bulk={bulk} path={path} />}
           <Failures bulk={bulk} />
         </>
@@ -78,10 +66,9 @@ export default function BulkPage({ session, id }: BulkPageProps) {
 interface ProgressProps {
   readonly bulk: BulkView
   readonly path: string
-  readonly session: SessionView
 }
 
-function Progress({ bulk, path, session }: ProgressProps) {
+function Progress({ bulk, path }: ProgressProps) {
   const { tone, glyph } = STATES[bulk.Status] ?? { tone: 'quiet', glyph: '·' }
   const counted = Number(new URLSearchParams(useQueryText()).get('of'))
   const known = bulk.Done + bulk.Skipped + bulk.Failed
@@ -133,18 +120,9 @@ function Progress({ bulk, path, session }: ProgressProps) {
         <p className="muted">Runs are left alone if their state does not allow the action.</p>
       )}
       <div className="buttons">
-        {bulk.Status === 'Paused' && (
-          <BulkChange bulk={bulk} path={path} session={session} change="continue" />
-        )}
-        {!isEnded && <BulkChange bulk={bulk} path={path} session={session} change="stop" />}
-        <button
-          type="button"
-          onClick={() =>
-            void navigator.clipboard
-              .writeText(location.href)
-              .then(() => notify('The link is copied.'))
-          }
-        >
+        {bulk.Status === 'Paused' && <BulkChange bulk={bulk} path={path} change="continue" />}
+        {!isEnded && <BulkChange bulk={bulk} path={path} change="stop" />}
+        <button type="button" onClick={() => copy(location.href)}>
           Copy link
         </button>
         <a href={`/api${path}/file`} download>
@@ -159,7 +137,6 @@ function Progress({ bulk, path, session }: ProgressProps) {
 function BulkChange({
   bulk,
   path,
-  session,
   change,
 }: ProgressProps & { readonly change: 'stop' | 'continue' }) {
   const isStop = change === 'stop'
@@ -167,7 +144,6 @@ function BulkChange({
     <ActionButton
       verb={isStop ? 'Stop' : 'Continue'}
       isDangerous={isStop}
-      blocked={roleReason(session)}
       object={`the action on the runs of ${bulk.Process}`}
       consequence={
         isStop
@@ -175,7 +151,7 @@ function BulkChange({
           : 'The runs that failed last are tried again, and then the others.'
       }
       reason="required"
-      act={(form, key) => call('POST', `${path}/${change}`, reasonOf(form), key)}
+      act={`${path}/${change}`}
       done={isStop ? 'The action is stopped.' : 'The action continues.'}
     />
   )
@@ -201,42 +177,20 @@ function Count({
 function Facts({ bulk }: { readonly bulk: BulkView }) {
   return (
     <dl className="figures">
-      <div>
-        <dt>By</dt>
-        <dd className="outside">
-          <Outside text={bulk.Person ?? keyName(bulk.KeyID)} />
-        </dd>
-      </div>
-      <div>
-        <dt>Reason</dt>
-        <dd className="outside">{bulk.Reason === null ? '—' : <Outside text={bulk.Reason} />}</dd>
-      </div>
-      <div>
-        <dt>Runs</dt>
-        <dd className="outside">
-          {bulk.Filter === null ? (
-            `${bulk.IdCount ?? 0} selected`
-          ) : (
-            <Link to={runsOf(bulk.Process, bulk.Filter)}>
-              <Outside text={filterText(bulk.Filter)} />
-            </Link>
-          )}
-        </dd>
-      </div>
-      <div>
-        <dt>Rate</dt>
-        <dd>{bulk.PerSecond} a second</dd>
-      </div>
-      <div>
-        <dt>Began</dt>
-        <dd>{full(bulk.CreatedAt)}</dd>
-      </div>
-      {bulk.FinishedAt !== null && (
-        <div>
-          <dt>Ended</dt>
-          <dd>{full(bulk.FinishedAt)}</dd>
-        </div>
-      )}
+      <Fact name="By">
+        <Outside text={bulk.Person ?? keyName(bulk.KeyID)} />
+      </Fact>
+      <Fact name="Reason">{bulk.Reason === null ? '—' : <Outside text={bulk.Reason} />}</Fact>
+      <Fact name="Runs">
+        {bulk.Filter === null ? (
+          `${bulk.IdCount ?? 0} selected`
+        ) : (
+          <Link to={runsOf(bulk.Process, bulk.Filter)} text={filterText(bulk.Filter)} />
+        )}
+      </Fact>
+      <Fact name="Rate">{bulk.PerSecond} a second</Fact>
+      <Fact name="Began">{full(bulk.CreatedAt)}</Fact>
+      {bulk.FinishedAt !== null && <Fact name="Ended">{full(bulk.FinishedAt)}</Fact>}
     </dl>
   )
 }
@@ -249,12 +203,8 @@ const filterText = (filter: NonNullable<BulkView['Filter']>): string =>
     .join(' · ')
 
 /** Returns the address of the list of runs with this filter. */
-function runsOf(process: string, filter: NonNullable<BulkView['Filter']>): string {
-  const query = new URLSearchParams({ process })
-  for (const [name, value] of Object.entries(filter))
-    for (const one of valuesOf(value)) query.append(name, one)
-  return `/runs?${query}`
-}
+const runsOf = (process: string, filter: NonNullable<BulkView['Filter']>): string =>
+  withQuery('/runs', { process, ...filter })
 
 const OUTCOMES: Readonly<Record<string, string>> = {
   deleted: 'Deleted',
@@ -285,13 +235,8 @@ const REASONS: Readonly<Record<string, string>> = {
 function Objects({ bulk, path }: { readonly bulk: BulkView; readonly path: string }) {
   const [cursors, setCursors] = useState<readonly string[]>([''])
   const cursor = cursors.at(-1) ?? ''
-  const { data, error } = useQuery({
-    queryKey: ['bulk objects', bulk.ID, cursor],
-    queryFn: () =>
-      call<BulkObjects>(
-        'GET',
-        `${path}/objects${cursor === '' ? '' : `?cursor=${encodeURIComponent(cursor)}`}`,
-      ),
+  const objects = withQuery(`${path}/objects`, { cursor: cursor || undefined })
+  const { data, error } = useRead<BulkObjects>(['bulk objects', bulk.ID, cursor], objects, {
     refetchInterval: ({ state }) =>
       bulk.Status === 'Running' ||
       state.data?.items.some(({ Outcome }) => Outcome === 'pending') !== false
@@ -301,8 +246,7 @@ function Objects({ bulk, path }: { readonly bulk: BulkView; readonly path: strin
   const names = bulk.DryRun ? WOULD : OUTCOMES
   const next = data?.next_cursor ?? null
   return (
-    <section className="panel" aria-labelledby="objects">
-      <h2 id="objects">Objects in the books</h2>
+    <Panel title="Objects in the books">
       <ReadProblem error={error} hasData={data !== undefined} />
       {data?.items.length === 0 && <p className="muted">None yet.</p>}
       {data !== undefined && data.items.length > 0 && (
@@ -313,9 +257,7 @@ function Objects({ bulk, path }: { readonly bulk: BulkView; readonly path: strin
               ({ TransactionID, Realm, Entity, EntityID, Outcome, Reason, Fields }) => (
                 <tr key={TransactionID}>
                   <td className="outside">
-                    <Link to={runPage('TakeBack', TransactionID)}>
-                      <Outside text={`${Entity} ${EntityID}`} />
-                    </Link>
+                    <Link to={runPage('TakeBack', TransactionID)} text={`${Entity} ${EntityID}`} />
                   </td>
                   <td className="outside except-phone">
                     <Outside text={nameIn(data.Companies, Realm) ?? Realm} />
@@ -352,7 +294,7 @@ function Objects({ bulk, path }: { readonly bulk: BulkView; readonly path: strin
           )}
         </div>
       )}
-    </section>
+    </Panel>
   )
 }
 
@@ -362,8 +304,7 @@ function Failures({ bulk }: { readonly bulk: BulkView }) {
   if (bulk.Failed === 0) return null
   const shown = isWhole ? failures : failures.slice(0, SHOWN_FAILURES)
   return (
-    <section className="panel" aria-labelledby="failures">
-      <h2 id="failures">Runs that failed</h2>
+    <Panel title="Runs that failed">
       <ul className="links codes">
         {Object.entries(FailedByCode).map(([code, count]) => (
           <li key={code}>
@@ -380,9 +321,10 @@ function Failures({ bulk }: { readonly bulk: BulkView }) {
           {shown.map(({ TransactionID, ReplayID, Code }) => (
             <tr key={`${TransactionID} ${ReplayID}`}>
               <td className="outside">
-                <Link to={runPage(bulk.Process, TransactionID, ReplayID ?? undefined)}>
-                  <Outside text={TransactionID} />
-                </Link>
+                <Link
+                  to={runPage(bulk.Process, TransactionID, ReplayID ?? undefined)}
+                  text={TransactionID}
+                />
               </td>
               <td className="outside">
                 <Outside text={Code} />
@@ -403,6 +345,6 @@ function Failures({ bulk }: { readonly bulk: BulkView }) {
           The first {failures.length} of {bulk.Failed} are listed.
         </p>
       )}
-    </section>
+    </Panel>
   )
 }

@@ -1,12 +1,20 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query'
-import type { ChartsView } from '../../src/contracts/charts.ts'
+import type { ChartSeries, ChartsView, ChartView } from '../../src/contracts/charts.ts'
 import { call } from '../api.ts'
-import { type Reading, seriesIn, withReading } from '../chart-history.ts'
-import { full } from '../clock.ts'
-import { Chart } from '../parts/chart.tsx'
+import {
+  linePath,
+  type Reading,
+  roundedMaximum,
+  seriesIn,
+  valueText,
+  withReading,
+} from '../chart.ts'
+import { full, inList } from '../clock.ts'
 import { Link } from '../parts/link.tsx'
-import { ReadProblem } from '../parts/problem.tsx'
+import { ReadProblem, Since } from '../parts/problem.tsx'
 import { useQueryText } from '../router.ts'
+import { useId, useState } from 'react'
+import { Outside } from '../parts/elements.tsx'
 
 const RANGES = [
   { range: '1h', name: 'Last hour' },
@@ -22,7 +30,7 @@ interface Charts {
 }
 
 /** Shows four charts. With Prometheus, the address contains the range. */
-export default function ChartsPage() {
+export function ChartsPage() {
   const range = new URLSearchParams(useQueryText()).get('range') ?? '1h'
   const queryKey = ['charts', range]
   const charts = useQuery({
@@ -105,5 +113,149 @@ function Plots({ view, readings }: Charts) {
         )
       })}
     </div>
+  )
+}
+
+const SIZE = { width: 600, height: 120 } as const
+/** The maximum number of lines, so that they can be told apart. */
+const MAX_LINES = 6
+
+interface ChartProps {
+  readonly chart: ChartView
+  /** The lines of the chart; `null` if they could not be read. */
+  readonly series: readonly ChartSeries[] | null
+  /** The times of the points, in epoch ms. */
+  readonly times: readonly number[]
+}
+
+/** The names of series that do not explain themselves. */
+const NAMES: Readonly<Record<string, string>> = {
+  later: 'asks again',
+  held: 'in a cool-down',
+  p50: 'median',
+  p95: '95th percentile',
+}
+
+const highestOf = (...series: readonly ChartSeries[]): number =>
+  Math.max(0, ...series.flatMap(({ Points }) => Points.map((point) => point ?? 0)))
+
+/** Shows a small chart of lines with their newest values, and a table with the same values. */
+function Chart({ chart, series, times }: ChartProps) {
+  const { Title, Unit, Unavailable } = chart
+  const title = useId()
+  const all = (series ?? []).filter(({ Points }) => Points.some((point) => point !== null))
+  // Lines that stay at zero say nothing beside others.
+  const present = all.filter((one) => highestOf(one) > 0)
+  const known = present.length > 0 ? present : all
+  const lines = known
+    .toSorted((one, other) => highestOf(other) - highestOf(one))
+    .slice(0, MAX_LINES)
+    .toSorted((one, other) => one.Name.localeCompare(other.Name))
+  const highest = highestOf(...lines)
+  const maximum = roundedMaximum(highest)
+  const ends = [times[0], times.at(-1)].map((time) =>
+    time === undefined ? '' : inList(new Date(time).toISOString()),
+  )
+  return (
+    <section className="panel figure" aria-labelledby={title}>
+      <h2 id={title}>{Title}</h2>
+      {Unavailable !== null && (
+        <p className="failure">
+          <Outside text={Unavailable.Detail} />
+          {Unavailable.Since !== null && <Since time={Unavailable.Since} />} Newer values are
+          missing.
+        </p>
+      )}
+      {lines.length === 0 ? (
+        <p className="muted empty">
+          {series === null ? 'Prometheus has not responded.' : 'Nothing in this time.'}
+        </p>
+      ) : (
+        <>
+          <div className="plot">
+            <span className="axis">{valueText(maximum, Unit)}</span>
+            <svg
+              viewBox={`0 0 ${SIZE.width} ${SIZE.height}`}
+              preserveAspectRatio="none"
+              role="img"
+              aria-label={`${Title}, at most ${valueText(highest, Unit)}. The table below has the values.`}
+            >
+              <path
+                className="grid"
+                d={`M0 0H${SIZE.width}M0 60H${SIZE.width}M0 120H${SIZE.width}`}
+              />
+              {lines.map(({ Name, Points }, index) => (
+                <path
+                  key={Name}
+                  className={`line series-${index}`}
+                  d={linePath(Points, times, maximum, SIZE)}
+                />
+              ))}
+            </svg>
+            <p className="ends" aria-hidden="true">
+              <span>{ends[0]}</span>
+              <span>{ends[1]}</span>
+            </p>
+          </div>
+          <ul className="legend">
+            {lines.map(({ Name, Points }, index) => (
+              <li key={Name}>
+                <svg viewBox="0 0 20 8" aria-hidden="true">
+                  <path className={`line series-${index}`} d="M1 4H19" />
+                </svg>
+                <Outside text={NAMES[Name] ?? Name} />{' '}
+                <strong>{valueText(Points.at(-1) ?? null, Unit)}</strong>
+              </li>
+            ))}
+            {known.length > lines.length && (
+              <li className="muted">and {known.length - lines.length} lower ones</li>
+            )}
+          </ul>
+          <Values chart={chart} lines={lines} times={times} />
+        </>
+      )}
+    </section>
+  )
+}
+
+interface ValuesProps extends Pick<ChartProps, 'chart' | 'times'> {
+  readonly lines: readonly ChartSeries[]
+}
+
+/** Shows the values as a table, which is created only when a person opens it. */
+function Values({ chart, lines, times }: ValuesProps) {
+  const [isOpen, setOpen] = useState(false)
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>
+        Values<span className="unseen"> of {chart.Title}</span>
+      </summary>
+      {isOpen && (
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Time</th>
+              {lines.map(({ Name }) => (
+                <th key={Name} scope="col" className="outside">
+                  <Outside text={NAMES[Name] ?? Name} />
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {times
+              .map((time, index) => (
+                <tr key={time}>
+                  <td>{inList(new Date(time).toISOString())}</td>
+                  {lines.map(({ Name, Points }) => (
+                    <td key={Name}>{valueText(Points[index] ?? null, chart.Unit)}</td>
+                  ))}
+                </tr>
+              ))
+              .toReversed()}
+          </tbody>
+        </table>
+      )}
+    </details>
   )
 }

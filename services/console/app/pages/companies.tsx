@@ -1,10 +1,10 @@
-import { useInfiniteQuery } from '@tanstack/react-query'
-import type { FormEvent } from 'react'
+import { useReadPages } from '../reads.ts'
+import { useSession } from '../parts/blockable-button.tsx'
+import { FilterForm, FilterLinks } from '../parts/filters.tsx'
+import { MoreButton, Outside, TableHead } from '../parts/elements.tsx'
 import type { CompaniesView, CompanyView } from '../../src/contracts/companies.ts'
-import type { SessionView } from '../../src/contracts/session.ts'
 import { faultText } from '../../src/isomorphic/texts.ts'
 import { companyPage } from '../../src/isomorphic/pages.ts'
-import { call } from '../api.ts'
 import { Ago } from '../parts/ago.tsx'
 import {
   COMPANY_STATES,
@@ -17,78 +17,47 @@ import {
 import { ConnectButton } from '../parts/connect-button.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
-import { TableHead } from '../parts/table-head.tsx'
-import { Outside } from '../parts/text.tsx'
-import { setQuery, useQueryText } from '../router.ts'
+import { useQueryText } from '../router.ts'
+
+const STATES = Object.fromEntries(
+  (Object.keys(COMPANY_STATES) as CompanyView['State'][]).map((state) => [
+    state,
+    companyStateText(state),
+  ]),
+)
 
 /** Shows the list of companies, and the number of companies in each state. */
-export function CompaniesPage({ session }: { readonly session: SessionView }) {
+export function CompaniesPage() {
+  const { Sandbox } = useSession()
   const text = useQueryText()
   const query = new URLSearchParams(text)
-  const companies = useInfiniteQuery({
-    queryKey: ['companies', text],
-    queryFn: ({ pageParam }) => {
-      const page = new URLSearchParams(text)
-      if (pageParam !== null) page.set('cursor', pageParam)
-      return call<CompaniesView>('GET', `/companies?${page}`)
-    },
-    initialPageParam: null as string | null,
-    getNextPageParam: ({ Next }) => Next,
-    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
-  })
+  const companies = useReadPages<CompaniesView>('/companies', text, ({ Next }) => Next)
   const counts = companies.data?.pages[0]?.Counts
   const rows = companies.data?.pages.flatMap((page) => page.Companies) ?? []
-  const search = (event: FormEvent<HTMLFormElement>): void => {
-    event.preventDefault()
-    const q = new FormData(event.currentTarget).get('q')
-    const next = new URLSearchParams(query)
-    if (typeof q === 'string' && q.trim() !== '') next.set('q', q.trim())
-    else next.delete('q')
-    setQuery(next)
-  }
-  const addressOf = (state: string | null): string => {
-    const next = new URLSearchParams(query)
-    if (state === null) next.delete('state')
-    else next.set('state', state)
-    return next.size === 0 ? '/companies' : `/companies?${next}`
-  }
   return (
     <>
       <h1 tabIndex={-1}>Companies</h1>
-      <nav aria-label="States of companies" className="chips">
-        <Link to={addressOf(null)} isCurrent={!query.has('state')}>
-          All{counts !== undefined && <span className="muted"> {counts.Total}</span>}
-        </Link>
-        {(Object.keys(COMPANY_STATES) as CompanyView['State'][]).map((state) => {
-          const count = counts?.States[state] ?? 0
-          return (
-            <Link key={state} to={addressOf(state)} isCurrent={query.get('state') === state}>
-              {companyStateText(state)}
-              {count > 0 && <span className="muted"> {count}</span>}
-            </Link>
-          )
-        })}
-      </nav>
-      <form className="filters" onSubmit={search} aria-label="Filter" key={text}>
-        <label>
-          Name or id
-          <input name="q" defaultValue={query.get('q') ?? ''} autoComplete="off" />
-        </label>
-        <div className="buttons">
-          <button type="submit">Filter</button>
-        </div>
-      </form>
+      <FilterLinks
+        label="States of companies"
+        path="/companies"
+        query={query}
+        name="state"
+        values={STATES}
+        counts={counts?.States}
+        total={counts?.Total}
+      />
+      <FilterForm key={text} fields={[{ name: 'q', label: 'Name or id' }]} query={query} />
       <div className="buttons">
-        <ConnectButton session={session} />
+        <ConnectButton />
       </div>
       <ReadProblem error={companies.error} hasData={companies.data !== undefined} />
-      {rows.length > 0 && <CompanyTable session={session} rows={rows} />}
+      {rows.length > 0 && <CompanyTable rows={rows} />}
       {companies.isSuccess && rows.length === 0 && (
         <section className="panel" aria-label="No companies">
           {text === '' ? (
             <p>
               No company is connected yet. <em>Connect a company</em> makes a link, with which the
-              owner of a company connects it{session.Sandbox && '; open it to try the sandbox'}.
+              owner of a company connects it{Sandbox && '; open it to try the sandbox'}.
             </p>
           ) : (
             <p>
@@ -97,23 +66,12 @@ export function CompaniesPage({ session }: { readonly session: SessionView }) {
           )}
         </section>
       )}
-      {companies.hasNextPage && (
-        <div className="more">
-          <button type="button" onClick={() => void companies.fetchNextPage()}>
-            Show more companies
-          </button>
-        </div>
-      )}
+      <MoreButton list={companies}>Show more companies</MoreButton>
     </>
   )
 }
 
-interface CompanyTableProps {
-  readonly session: SessionView
-  readonly rows: readonly CompanyView[]
-}
-
-function CompanyTable({ session, rows }: CompanyTableProps) {
+function CompanyTable({ rows }: { readonly rows: readonly CompanyView[] }) {
   return (
     <div className="panel flush">
       <table>
@@ -139,9 +97,7 @@ function CompanyTable({ session, rows }: CompanyTableProps) {
                 )}
               </td>
               <td className="outside">
-                <Link to={companyPage(company.Realm)}>
-                  <Outside text={companyName(company)} />
-                </Link>
+                <Link to={companyPage(company.Realm)} text={companyName(company)} />
                 {companyName(company) !== company.Realm && (
                   <div className="muted">
                     <Outside text={company.Realm} />
@@ -149,7 +105,7 @@ function CompanyTable({ session, rows }: CompanyTableProps) {
                 )}
                 {company.State === 'must_reconnect' && (
                   <div className="buttons">
-                    <ConnectButton session={session} company={company} />
+                    <ConnectButton company={company} />
                   </div>
                 )}
               </td>

@@ -1,41 +1,27 @@
-import { useQuery } from '@tanstack/react-query'
-import type { ReactNode } from 'react'
+import { useRead } from '../reads.ts'
 import type { CompanyPageView, Disconnected } from '../../src/contracts/companies.ts'
-import type { SessionView } from '../../src/contracts/session.ts'
-import { entriesPage } from '../../src/isomorphic/pages.ts'
+import { companyPage, entriesPage } from '../../src/isomorphic/pages.ts'
 import { call, Problem } from '../api.ts'
 import { full } from '../clock.ts'
-import { runbookSection } from '../documents.ts'
+import { DocumentLink, Link, runbookSection } from '../parts/link.tsx'
 import { notify } from '../notice.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { ActivityText } from '../parts/activity-text.tsx'
 import { Ago } from '../parts/ago.tsx'
-import { roleReason } from '../parts/blockable-button.tsx'
-import { CompanyNameField } from '../parts/company-name-field.tsx'
-import { CompanyState, companyName, Until } from '../parts/company.tsx'
+import { companyName, CompanyNameField, CompanyState, Until } from '../parts/company.tsx'
 import { ConnectButton } from '../parts/connect-button.tsx'
-import { DocumentLink, Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
-import { ResumeCompanyButton } from '../parts/resume-company-button.tsx'
-import { Outside } from '../parts/text.tsx'
+import { Pause, ResumeButton } from '../parts/pause.tsx'
+import { Fact, Outside, Panel } from '../parts/elements.tsx'
 import { WaitingRuns } from '../parts/waiting-runs.tsx'
 import { goTo } from '../router.ts'
-
-export interface CompanyPageProps {
-  readonly session: SessionView
-  readonly realm: string
-}
 
 /**
  * Shows one company: its state and the remedy, when its token and its grant end, and what has
  * happened to it.
  */
-export function CompanyPage({ session, realm }: CompanyPageProps) {
-  const { data, error } = useQuery({
-    queryKey: ['company', realm],
-    queryFn: () => call<CompanyPageView>('GET', `/companies/${encodeURIComponent(realm)}`),
-    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
-  })
+export function CompanyPage({ realm }: { readonly realm: string }) {
+  const { data, error } = useRead<CompanyPageView>(['company', realm], companyPage(realm))
   const company = data?.Company
   const pause = data?.Pause ?? null
   return (
@@ -56,22 +42,16 @@ export function CompanyPage({ session, realm }: CompanyPageProps) {
       )}
       {company !== undefined && (
         <>
-          {pause !== null && <Pause pause={pause} company={company} session={session} />}
-          <State
-            company={company}
-            waiting={data?.WaitingRuns ?? 0}
-            session={session}
-            isPaused={pause !== null}
-          />
+          {pause !== null && <PausePanel pause={pause} company={company} />}
+          <State company={company} waiting={data?.WaitingRuns ?? 0} isPaused={pause !== null} />
           <WaitingRuns
             realm={company.Realm}
             count={data?.WaitingRuns ?? null}
             isPaused={pause !== null}
           />
-          <section className="panel" aria-labelledby="history">
-            <h2 id="history">History</h2>
+          <Panel title="History">
             <History entries={data?.History ?? []} />
-          </section>
+          </Panel>
         </>
       )}
     </>
@@ -88,54 +68,34 @@ interface StateProps {
   readonly company: Company
   /** How many runs wait for the company. */
   readonly waiting: number
-  readonly session: SessionView
   readonly isPaused: boolean
 }
 
 /** Says that the runs of the company are paused, since when, by whom and why. */
-function Pause({
+function PausePanel({
   pause,
   company,
-  session,
-}: Pick<StateProps, 'company' | 'session'> & {
-  readonly pause: NonNullable<CompanyPageView['Pause']>
-}) {
+}: Pick<StateProps, 'company'> & { readonly pause: NonNullable<CompanyPageView['Pause']> }) {
   return (
     <section className="panel" aria-label="Pause">
       <p className="headline">
         <strong>Paused</strong>
         <span className="muted outside">
-          {pause.At !== null && <Ago time={pause.At} />}
-          {pause.By !== null && (
-            <>
-              {' '}
-              by <Outside text={pause.By} />
-            </>
-          )}
+          <Pause at={pause.At} by={pause.By} reason={pause.Reason} />
         </span>
       </p>
-      <p className="outside">
-        {pause.Reason !== null && (
-          <>
-            “<Outside text={pause.Reason} />
-            ”.{' '}
-          </>
-        )}
+      <p>
         Its runs start no step until it is resumed. Events and decisions are accepted, webhooks are
         delivered, and deadlines count.
       </p>
       <div className="buttons">
-        <ResumeCompanyButton
-          realm={company.Realm}
-          name={companyName(company)}
-          role={roleReason(session)}
-        />
+        <ResumeButton realm={company.Realm} name={companyName(company)} />
       </div>
     </section>
   )
 }
 
-function State({ company, waiting, session, isPaused }: StateProps) {
+function State({ company, waiting, isPaused }: StateProps) {
   const { Fault: fault } = company
   return (
     <section className="panel" aria-label="State">
@@ -169,17 +129,25 @@ function State({ company, waiting, session, isPaused }: StateProps) {
           )}
         </>
       )}
-      <Actions company={company} session={session} isPaused={isPaused} />
+      <Actions company={company} isPaused={isPaused} />
       <dl className="figures">
-        <Fact name="Id" value={<Outside text={company.Realm} />} />
+        <Fact name="Id">
+          <Outside text={company.Realm} />
+        </Fact>
         {company.State === 'must_reconnect' ? (
           <EndedGrant company={company} />
         ) : (
           <LivingGrant company={company} />
         )}
-        {fault !== undefined && <Fact name="Fault" value={<Outside text={fault.Code} />} />}
+        {fault !== undefined && (
+          <Fact name="Fault">
+            <Outside text={fault.Code} />
+          </Fact>
+        )}
         {fault?.TraceId !== undefined && (
-          <Fact name="Trace id of the provider" value={<Outside text={fault.TraceId} />} />
+          <Fact name="Trace id of the provider">
+            <Outside text={fault.TraceId} />
+          </Fact>
         )}
       </dl>
       <p className="links">
@@ -197,32 +165,26 @@ function State({ company, waiting, session, isPaused }: StateProps) {
   )
 }
 
-/** The times of a grant that is refreshed. */
-function LivingGrant({ company }: { readonly company: Company }) {
-  return (
-    <>
-      <Fact name="Access token" value={<Until time={company.Expiry} past="expired" />} />
-      {company.RefreshDueAt !== undefined && (
-        <Fact name="Next refresh" value={<Until time={company.RefreshDueAt} past="now" />} />
-      )}
-      {company.NextTryAt !== undefined && (
-        <Fact name="Next attempt" value={<Until time={company.NextTryAt} past="now" />} />
-      )}
-      {company.IdleExpiry !== undefined && (
-        <Fact
-          name="Grant ends, unless refreshed"
-          value={<Until time={company.IdleExpiry} past="ended" />}
-        />
-      )}
-      {company.HardExpiry !== undefined && (
-        <Fact
-          name="Grant ends at the latest"
-          value={<Until time={company.HardExpiry} past="ended" />}
-        />
-      )}
-    </>
-  )
-}
+/** The times of a grant that is refreshed, and what is shown when they are over. */
+const TIMES = [
+  { name: 'Access token', member: 'Expiry', past: 'expired' },
+  { name: 'Next refresh', member: 'RefreshDueAt', past: 'now' },
+  { name: 'Next attempt', member: 'NextTryAt', past: 'now' },
+  { name: 'Grant ends, unless refreshed', member: 'IdleExpiry', past: 'ended' },
+  { name: 'Grant ends at the latest', member: 'HardExpiry', past: 'ended' },
+] as const
+
+const LivingGrant = ({ company }: { readonly company: Company }) =>
+  TIMES.map(({ name, member, past }) => {
+    const time = company[member]
+    return (
+      time !== undefined && (
+        <Fact key={name} name={name}>
+          <Until time={time} past={past} />
+        </Fact>
+      )
+    )
+  })
 
 /** What is left of a grant that cannot be refreshed. Its planned end is not shown, because it has no meaning any more. */
 function EndedGrant({
@@ -232,56 +194,33 @@ function EndedGrant({
 }) {
   return (
     <>
-      <Fact
-        name="Refreshes"
-        value={
-          <>
-            ended <Ago time={fault?.At ?? RefreshedAt} />
-          </>
-        }
-      />
-      <Fact
-        name={fault?.Code === 'disconnected' ? 'Last access token' : 'Last access token ends'}
-        // token-service does not issue the token of a company that has disconnected the application.
-        value={
-          fault?.Code === 'disconnected' ? (
-            'not issued any more'
-          ) : (
-            <Until time={Expiry} past="expired" />
-          )
-        }
-      />
+      <Fact name="Refreshes">
+        ended <Ago time={fault?.At ?? RefreshedAt} />
+      </Fact>
+      {/* token-service does not issue the token of a company that has disconnected the application. */}
+      {fault?.Code === 'disconnected' ? (
+        <Fact name="Last access token">not issued any more</Fact>
+      ) : (
+        <Fact name="Last access token ends">
+          <Until time={Expiry} past="expired" />
+        </Fact>
+      )}
     </>
   )
 }
 
-function Fact({ name, value }: { readonly name: string; readonly value: ReactNode }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd className="outside">{value}</dd>
-    </div>
-  )
-}
-
-function Actions({ company, session, isPaused }: Omit<StateProps, 'waiting'>) {
-  const path = `/companies/${encodeURIComponent(company.Realm)}`
-  const role = roleReason(session)
+function Actions({ company, isPaused }: Omit<StateProps, 'waiting'>) {
+  const path = companyPage(company.Realm)
   const name = companyName(company)
   return (
     <div className="buttons">
-      <ConnectButton
-        session={session}
-        company={company}
-        isPrimary={company.State === 'must_reconnect'}
-      />
+      <ConnectButton company={company} isPrimary={company.State === 'must_reconnect'} />
       <ActionButton
         verb="Refresh"
         blocked={
-          role ??
-          (company.State === 'must_reconnect'
+          company.State === 'must_reconnect'
             ? 'A refresh cannot end this fault. Reconnect the company.'
-            : undefined)
+            : undefined
         }
         object={name}
         consequence="The provider is asked for a new access token now."
@@ -293,7 +232,6 @@ function Actions({ company, session, isPaused }: Omit<StateProps, 'waiting'>) {
       />
       <ActionButton
         verb="Rename"
-        blocked={role}
         object={name}
         consequence="The name is shown in all lists. The id stays."
         reason="none"
@@ -309,18 +247,16 @@ function Actions({ company, session, isPaused }: Omit<StateProps, 'waiting'>) {
       {!isPaused && (
         <ActionButton
           verb="Pause"
-          blocked={role}
           object={name}
           consequence="Its runs start no step until it is resumed. Steps in flight end. Calls of other programs go on."
           reason="required"
-          act={(form, key) => call('POST', `${path}/runs/pause`, reasonOf(form), key)}
+          act={`${path}/runs/pause`}
           done="The runs of the company are paused."
         />
       )}
       <ActionButton
         verb="Disconnect"
         isDangerous
-        blocked={role}
         object={name}
         consequence="The grant is revoked at the provider, and the company is removed. Its waiting runs do not continue. Only its owner can connect it again."
         reason="required"

@@ -1,14 +1,13 @@
-import { useInfiniteQuery } from '@tanstack/react-query'
+import { useReadPages } from '../reads.ts'
+import { useRole } from '../parts/blockable-button.tsx'
 import type { DeadLettersView } from '../../src/contracts/processes.ts'
-import type { SessionView } from '../../src/contracts/session.ts'
 import { counted } from '../../src/isomorphic/texts.ts'
 import { runPage } from '../../src/isomorphic/pages.ts'
-import { call } from '../api.ts'
-import { ActionButton, reasonOf } from '../parts/action-button.tsx'
+import { ActionButton } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
-import { Outside } from '../parts/text.tsx'
+import { MoreButton, Outside } from '../parts/elements.tsx'
 
 /**
  * The explanation and the remedy for each reason of a dead letter. A reason may contain further text after a colon; the
@@ -29,30 +28,14 @@ const REASONS: ReadonlyMap<string, string> = new Map(
   }),
 )
 
-export interface DeadLettersPageProps {
-  readonly session: SessionView
-  readonly process: string
-}
-
 /**
  * Shows the dead letters of a process: messages that could not be processed. Dead letters contain business data, so
  * only operators may read them.
  */
-export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
-  const isOperator = session.Role === 'operator'
+export function DeadLettersPage({ process }: { readonly process: string }) {
+  const isOperator = useRole() === undefined
   const path = `/dead-letters/${encodeURIComponent(process)}`
-  const letters = useInfiniteQuery({
-    queryKey: ['dead-letters', process],
-    queryFn: ({ pageParam }) =>
-      call<DeadLettersView>(
-        'GET',
-        path + (pageParam === null ? '' : `?cursor=${encodeURIComponent(pageParam)}`),
-      ),
-    initialPageParam: null as string | null,
-    getNextPageParam: ({ next_cursor }) => next_cursor,
-    enabled: isOperator,
-    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
-  })
+  const letters = useReadPages<DeadLettersView>(path, '', (page) => page.next_cursor, isOperator)
   const items = letters.data?.pages.flatMap((page) => page.items) ?? []
   return (
     <>
@@ -81,7 +64,7 @@ export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
             consequence="All dead letters of this process are deleted, also those that are not shown. No run is changed."
             reason="required"
             typed={process}
-            act={(form, key) => call('POST', `${path}/discard`, reasonOf(form), key)}
+            act={`${path}/discard`}
             done="The dead letters are deleted."
           />
         </div>
@@ -102,9 +85,10 @@ export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
             {letter.TransactionID !== null && (
               <p>
                 Run:{' '}
-                <Link to={runPage(process, letter.TransactionID, letter.ReplayID ?? undefined)}>
-                  <Outside text={letter.TransactionID} />
-                </Link>
+                <Link
+                  to={runPage(process, letter.TransactionID, letter.ReplayID ?? undefined)}
+                  text={letter.TransactionID}
+                />
               </p>
             )}
             <details className="text">
@@ -122,9 +106,7 @@ export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
                 object={`dead letter ${letter.ID}`}
                 consequence="The due step of its run is published again, or its transaction is queued. The dead letter is deleted."
                 reason="required"
-                act={(form, key) =>
-                  call('POST', `${path}/${letter.ID}/requeue`, reasonOf(form), key)
-                }
+                act={`${path}/${letter.ID}/requeue`}
                 done="The dead letter is requeued."
               />
               <ActionButton
@@ -133,22 +115,14 @@ export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
                 object={`dead letter ${letter.ID}`}
                 consequence="The dead letter is deleted. No run is changed."
                 reason="required"
-                act={(form, key) =>
-                  call('POST', `${path}/${letter.ID}/discard`, reasonOf(form), key)
-                }
+                act={`${path}/${letter.ID}/discard`}
                 done="The dead letter is deleted."
               />
             </div>
           </section>
         )
       })}
-      {letters.hasNextPage && (
-        <div className="more">
-          <button type="button" onClick={() => void letters.fetchNextPage()}>
-            Show older dead letters
-          </button>
-        </div>
-      )}
+      <MoreButton list={letters}>Show older dead letters</MoreButton>
     </>
   )
 }

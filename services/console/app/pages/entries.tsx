@@ -1,9 +1,8 @@
-import { useInfiniteQuery } from '@tanstack/react-query'
+import { MoreButton } from '../parts/elements.tsx'
+import { useReadPages } from '../reads.ts'
 import type { EntriesView } from '../../src/contracts/entries.ts'
-import { call } from '../api.ts'
 import { ENTRY_STATES, EntryTable } from '../parts/entry-table.tsx'
-import { FilterForm } from '../parts/filter-form.tsx'
-import { Link } from '../parts/link.tsx'
+import { FilterForm, FilterLinks } from '../parts/filters.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { useQueryText } from '../router.ts'
 
@@ -15,21 +14,15 @@ const FIELDS = [
   { name: 'transaction', label: 'Transaction' },
 ] as const
 
+const STATES = Object.fromEntries(
+  Object.entries(ENTRY_STATES).map(([state, { text }]) => [state, text]),
+)
+
 /** Shows what runs have written to the books, newest first. The address contains all filters. */
-export default function EntriesPage() {
+export function EntriesPage() {
   const text = useQueryText()
   const query = new URLSearchParams(text)
-  const entries = useInfiniteQuery({
-    queryKey: ['entries', text],
-    queryFn: ({ pageParam }) => {
-      const page = new URLSearchParams(text)
-      if (pageParam !== null) page.set('cursor', pageParam)
-      return call<EntriesView>('GET', `/entries?${page}`)
-    },
-    initialPageParam: null as string | null,
-    getNextPageParam: ({ Next }) => Next,
-    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
-  })
+  const entries = useReadPages<EntriesView>('/entries', text, ({ Next }) => Next)
   const pages = entries.data?.pages ?? []
   const rows = pages.flatMap(({ Entries }) => Entries)
   return (
@@ -38,22 +31,13 @@ export default function EntriesPage() {
       <p className="lead">
         What runs have written to the books of companies, and what has become of it since.
       </p>
-      <nav aria-label="States of objects" className="chips">
-        {[null, ...Object.keys(ENTRY_STATES)].map((state) => {
-          const other = new URLSearchParams(query)
-          other.delete('state')
-          if (state !== null) other.set('state', state)
-          return (
-            <Link
-              key={state}
-              to={other.size === 0 ? '/entries' : `/entries?${other}`}
-              isCurrent={state === query.get('state')}
-            >
-              {state === null ? 'All' : (ENTRY_STATES[state]?.text ?? state)}
-            </Link>
-          )
-        })}
-      </nav>
+      <FilterLinks
+        label="States of objects"
+        path="/entries"
+        query={query}
+        name="state"
+        values={STATES}
+      />
       <FilterForm key={text} fields={FIELDS} query={query} />
       <ReadProblem error={entries.error} hasData={entries.data !== undefined} />
       {rows.length > 0 && (
@@ -75,13 +59,7 @@ export default function EntriesPage() {
           </p>
         </section>
       )}
-      {entries.hasNextPage && (
-        <div className="more">
-          <button type="button" onClick={() => void entries.fetchNextPage()}>
-            Show older entries
-          </button>
-        </div>
-      )}
+      <MoreButton list={entries}>Show older entries</MoreButton>
     </>
   )
 }

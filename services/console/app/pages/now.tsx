@@ -1,5 +1,4 @@
 import type { ChangeView, NowView } from '../../src/contracts/now.ts'
-import type { SessionView } from '../../src/contracts/session.ts'
 import { counted, numberText } from '../../src/isomorphic/texts.ts'
 import { duration, full, timeOfDay } from '../clock.ts'
 import { useLostSince } from '../live.ts'
@@ -9,15 +8,15 @@ import { Ago, AsOf } from '../parts/ago.tsx'
 import { Conditions } from '../parts/conditions.tsx'
 import { Glyph, State, type Tone } from '../parts/glyph.tsx'
 import { Link } from '../parts/link.tsx'
-import { MinuteChart } from '../parts/minute-chart.tsx'
-import { QueueCommand } from '../parts/queue-command.tsx'
-import { Outside } from '../parts/text.tsx'
+import { QueueCommand } from '../parts/queue-button.tsx'
+import { Outside, Panel } from '../parts/elements.tsx'
+import { useSession } from '../parts/blockable-button.tsx'
 
 /**
  * The page Now, which opens after the sign-in. It shows what needs a person, and the state of the installation in a few
  * numbers.
  */
-export function NowPage({ session }: { readonly session: SessionView }) {
+export function NowPage() {
   const now = useNow()
   if (now === undefined) return <h1 tabIndex={-1}>Now</h1>
   const count = now.Conditions.length
@@ -33,11 +32,7 @@ export function NowPage({ session }: { readonly session: SessionView }) {
               ? 'One thing needs you'
               : `${urgent} things need you`}
       </h1>
-      {count === 0 ? (
-        <Calm now={now} />
-      ) : (
-        <Conditions session={session} conditions={now.Conditions} />
-      )}
+      {count === 0 ? <Calm now={now} /> : <Conditions conditions={now.Conditions} />}
       {now.PrometheusFailedSince !== null && (
         <p className="muted">
           Prometheus has not responded since{' '}
@@ -45,7 +40,7 @@ export function NowPage({ session }: { readonly session: SessionView }) {
           its alerts are from before.
         </p>
       )}
-      {count === 0 && isNew(now) && <FirstSteps session={session} />}
+      {count === 0 && isNew(now) && <FirstSteps />}
       <div className="columns">
         <section
           className={`panel ${now.RunsAsOf === null ? '' : 'outdated'}`}
@@ -55,13 +50,11 @@ export function NowPage({ session }: { readonly session: SessionView }) {
           {now.RunsAsOf !== null && <AsOf time={now.RunsAsOf} />}
           <Runs now={now} />
         </section>
-        <section className="panel" aria-labelledby="services">
-          <h2 id="services">Services</h2>
+        <Panel title="Services">
           <Services now={now} />
-        </section>
+        </Panel>
       </div>
-      <section className="panel" aria-labelledby="changes">
-        <h2 id="changes">What changed</h2>
+      <Panel title="What changed">
         {now.ChangesAsOf.map(({ Service, At }) => (
           <p key={Service} className="muted">
             The entries of {Service} are <AsOf time={At} />.
@@ -71,7 +64,7 @@ export function NowPage({ session }: { readonly session: SessionView }) {
         <p className="after">
           <Link to="/activity">All activity</Link>
         </p>
-      </section>
+      </Panel>
     </>
   )
 }
@@ -103,24 +96,24 @@ function Calm({ now }: { readonly now: NowView }) {
   )
 }
 
-function FirstSteps({ session }: { readonly session: SessionView }) {
+function FirstSteps() {
+  const { Sandbox } = useSession()
   return (
-    <section className="panel" aria-labelledby="steps">
-      <h2 id="steps">First steps</h2>
+    <Panel title="First steps">
       <ol className="steps">
         <li>
           <strong>Connect a company.</strong> <Link to="/companies">Companies</Link> makes a link
           for its owner
-          {session.Sandbox ? '; open it yourself, and choose a company of the sandbox' : ''}.
+          {Sandbox ? '; open it yourself, and choose a company of the sandbox' : ''}.
         </li>
         <li>
-          <strong>Queue a run.</strong> <QueueCommand session={session} />
+          <strong>Queue a run.</strong> <QueueCommand />
         </li>
         <li>
           <strong>See it here.</strong> The numbers below change by themselves while it runs.
         </li>
       </ol>
-    </section>
+    </Panel>
   )
 }
 
@@ -236,5 +229,62 @@ function Changes({ changes }: { readonly changes: readonly ChangeView[] }) {
         </li>
       ))}
     </ol>
+  )
+}
+
+const WIDTH = 600
+const HEIGHT = 56
+const BAR = WIDTH / 60
+
+/** Draws the ended runs of each of the last 60 minutes: the completed runs, and above them the failed runs. */
+function MinuteChart({ minutes }: { readonly minutes: NowView['Minutes'] }) {
+  const highest = Math.max(1, ...minutes.map(({ Done, Failed }) => Done + Failed))
+  const y = (count: number): number => (count / highest) * (HEIGHT - 6)
+  const done = minutes.reduce((sum, { Done }) => sum + Done, 0)
+  const failed = minutes.reduce((sum, { Failed }) => sum + Failed, 0)
+  return (
+    <figure className="chart">
+      <svg
+        viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={`Ended runs per minute in the last hour: ${done} completed, ${failed} failed, at most ${highest} in a minute`}
+      >
+        {minutes.map(({ Done, Failed }, index) => {
+          const key = minutes.length - index
+          const x = index * BAR + 1.5
+          return (
+            <g key={key}>
+              <rect className="base" x={x} y={HEIGHT - 2} width={BAR - 3} height={2} rx={1} />
+              {Done > 0 && (
+                <rect
+                  className="done"
+                  x={x}
+                  y={HEIGHT - 2 - y(Done)}
+                  width={BAR - 3}
+                  height={y(Done) + 2}
+                  rx={1}
+                />
+              )}
+              {Failed > 0 && (
+                <rect
+                  className="failed"
+                  x={x}
+                  y={HEIGHT - 2 - y(Done + Failed)}
+                  width={BAR - 3}
+                  height={y(Failed)}
+                  rx={1}
+                />
+              )}
+            </g>
+          )
+        })}
+      </svg>
+      <figcaption>
+        <span>an hour ago</span>
+        <span>per minute: completed, and failed above</span>
+        <span>now</span>
+      </figcaption>
+    </figure>
   )
 }

@@ -1,32 +1,29 @@
-import { counted, keyName, numberText } from '../../src/isomorphic/texts.ts'
-import { useQuery } from '@tanstack/react-query'
-import { Fragment, type ReactNode, useEffect } from 'react'
+import { counted, numberText } from '../../src/isomorphic/texts.ts'
+import { useRead } from '../reads.ts'
+import { Fragment, useEffect } from 'react'
 import type { ProcessPageView } from '../../src/contracts/processes.ts'
 import type { RunsView } from '../../src/contracts/runs.ts'
-import type { SessionView } from '../../src/contracts/session.ts'
 import {
   deadLettersPage,
   processPage,
   runPage,
   scheduleFragment,
 } from '../../src/isomorphic/pages.ts'
-import { call } from '../api.ts'
 import { duration, full } from '../clock.ts'
 import { useNow } from '../now.ts'
-import { ActionButton, reasonOf } from '../parts/action-button.tsx'
+import { ActionButton } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
-import { roleReason } from '../parts/blockable-button.tsx'
+import { useRole } from '../parts/blockable-button.tsx'
 import { Until } from '../parts/company.tsx'
 import { State } from '../parts/glyph.tsx'
 import { JsonView } from '../parts/json-view.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { QueueButton } from '../parts/queue-button.tsx'
-import { ResumeProcessButton } from '../parts/resume-process-button.tsx'
+import { Pause, ResumeButton } from '../parts/pause.tsx'
 import { RunStatus, shownStatus } from '../parts/run-status.tsx'
-import { TableHead } from '../parts/table-head.tsx'
-import { Outside } from '../parts/text.tsx'
-import { usePageTitle } from '../page-title.ts'
+import { Fact, Outside, Panel, TableHead } from '../parts/elements.tsx'
+import { usePageTitle } from '../attention.ts'
 import { failureRate, runsOf, startsText } from '../process-texts.ts'
 import { useFragment } from '../router.ts'
 import { FAILED, IN_FLIGHT } from '../run-query.ts'
@@ -34,18 +31,9 @@ import { visible } from '../visible.ts'
 
 type Schedule = ProcessPageView['Schedules'][number]
 
-export interface ProcessPageProps {
-  readonly session: SessionView
-  readonly process: string
-}
-
 /** Shows a process: what starts it, its steps, limits, schedules and input, and its latest runs. */
-export default function ProcessPage({ session, process: name }: ProcessPageProps) {
-  const { data, error } = useQuery({
-    queryKey: ['processes', name],
-    queryFn: () => call<ProcessPageView>('GET', processPage(name)),
-    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
-  })
+export function ProcessPage({ process: name }: { readonly process: string }) {
+  const { data, error } = useRead<ProcessPageView>(['processes', name], processPage(name))
   usePageTitle(visible(name))
   const fragment = useFragment()
   const isRead = data !== undefined
@@ -64,27 +52,20 @@ export default function ProcessPage({ session, process: name }: ProcessPageProps
         <Outside text={name} />
       </h1>
       <ReadProblem error={error} hasData={isRead} />
-      {isRead && <Parts session={session} view={data} />}
+      {isRead && <Parts view={data} />}
       <LatestRuns process={name} />
     </>
   )
 }
 
-function Parts({
-  session,
-  view,
-}: {
-  readonly session: SessionView
-  readonly view: ProcessPageView
-}) {
+function Parts({ view }: { readonly view: ProcessPageView }) {
   const { Process: process, Queues, Schedules } = view
   const unfinished = process.Versions?.Items.filter(({ Unfinished }) => Unfinished > 0) ?? []
   const versions = unfinished.some(({ Version }) => Version !== null) ? unfinished : []
   return (
     <>
-      <ProcessState session={session} view={view} />
-      <section className="panel" aria-labelledby="steps">
-        <h2 id="steps">Steps</h2>
+      <ProcessState view={view} />
+      <Panel title="Steps">
         {Queues.every(({ Due }) => Due === 0) ? (
           <p className="outside">
             {Queues.map(({ Step }, index) => (
@@ -110,21 +91,19 @@ function Parts({
             </tbody>
           </table>
         )}
-      </section>
+      </Panel>
       {Schedules.length > 0 && (
-        <section className="panel" aria-labelledby="schedules">
-          <h2 id="schedules">Schedules</h2>
+        <Panel title="Schedules">
           <ul className="schedules">
             {Schedules.map((schedule) => (
               <li key={schedule.Name}>
-                <SchedulePart schedule={schedule} role={roleReason(session)} />
+                <SchedulePart schedule={schedule} />
               </li>
             ))}
           </ul>
-        </section>
+        </Panel>
       )}
-      <section className="panel" aria-labelledby="input">
-        <h2 id="input">Input</h2>
+      <Panel title="Input">
         {process.Input === null ? (
           <p className="muted">The process accepts any data.</p>
         ) : (
@@ -133,10 +112,9 @@ function Parts({
             <JsonView text={JSON.stringify(process.Input)} />
           </details>
         )}
-      </section>
+      </Panel>
       {versions.length > 0 && (
-        <section className="panel" aria-labelledby="versions">
-          <h2 id="versions">Versions</h2>
+        <Panel title="Versions">
           <ul>
             {versions.map(({ Version, Unfinished }) => (
               <li key={Version} className="outside">
@@ -145,22 +123,16 @@ function Parts({
               </li>
             ))}
           </ul>
-        </section>
+        </Panel>
       )}
     </>
   )
 }
 
-function ProcessState({
-  session,
-  view,
-}: {
-  readonly session: SessionView
-  readonly view: ProcessPageView
-}) {
+function ProcessState({ view }: { readonly view: ProcessPageView }) {
   const { Process: process, Schedules: schedules, DeadLetters: letters } = view
   const { Process: name, Retry: retry, Concurrency: concurrency } = process
-  const role = roleReason(session)
+  const role = useRole()
   const counts = useNow()?.RunsOf.find(({ Process }) => Process === name)
   return (
     <section className="panel" aria-label="State">
@@ -173,22 +145,21 @@ function ProcessState({
           </span>
         )}
       </p>
-      <Pause of={process} />
+      <PauseLine of={process} />
       <div className="buttons">
         {process.Paused ? (
-          <ResumeProcessButton process={name} role={role} />
+          <ResumeButton process={name} />
         ) : (
           <ActionButton
             verb="Pause"
-            blocked={role}
             object={name}
             consequence="It accepts runs, but no step begins until it is resumed. Steps in flight end."
             reason="required"
-            act={(form, key) => call('POST', `${processPage(name)}/pause`, reasonOf(form), key)}
+            act={`${processPage(name)}/pause`}
             done={`${name} is paused.`}
           />
         )}
-        {!process.BuiltIn && <QueueButton session={session} process={name} />}
+        {!process.BuiltIn && <QueueButton process={name} />}
         <Link to={runsOf(name, IN_FLIGHT)}>
           {counts === undefined ? 'Runs' : `${numberText(counts.InFlight)} in flight`}
         </Link>
@@ -236,14 +207,10 @@ const SHOWN_RUNS = 10
 
 function LatestRuns({ process }: { readonly process: string }) {
   // The key begins with `runs`, so this query is repeated when the event stream reports changed runs.
-  const { data, error } = useQuery({
-    queryKey: ['runs', 'of-process', process],
-    queryFn: () => call<RunsView>('GET', `${runsOf(process, [])}&limit=${SHOWN_RUNS}`),
-    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
-  })
+  const path = `${runsOf(process, [])}&limit=${SHOWN_RUNS}`
+  const { data, error } = useRead<RunsView>(['runs', 'of-process', process], path)
   return (
-    <section className="panel" aria-labelledby="latest">
-      <h2 id="latest">Latest runs</h2>
+    <Panel title="Latest runs">
       <ReadProblem error={error} hasData={data !== undefined} />
       {data?.Runs.length === 0 && <p className="muted">There is none yet.</p>}
       <ol className="changes">
@@ -252,9 +219,10 @@ function LatestRuns({ process }: { readonly process: string }) {
             <Ago time={run.UpdatedAt} />
             <span>
               <RunStatus status={shownStatus(run)} />{' '}
-              <Link to={runPage(process, run.TransactionID, run.ReplayID)}>
-                <Outside text={run.TransactionID} />
-              </Link>{' '}
+              <Link
+                to={runPage(process, run.TransactionID, run.ReplayID)}
+                text={run.TransactionID}
+              />{' '}
               <span className="muted">
                 <Outside text={run.Why} />
               </span>
@@ -265,42 +233,23 @@ function LatestRuns({ process }: { readonly process: string }) {
       <p className="after">
         <Link to={runsOf(process, [])}>All runs</Link>
       </p>
-    </section>
+    </Panel>
   )
 }
 
 /** Shows who paused a process or a schedule, since when it is paused, and why. */
-function Pause({
+const PauseLine = ({
   of: { Paused, PausedAt, PausedBy, Reason },
 }: {
   readonly of: ProcessPageView['Process'] | Schedule
-}) {
-  if (!Paused) return null
-  return (
+}) =>
+  Paused && (
     <p className="outside">
-      {PausedAt !== null && <Ago time={PausedAt} prefix="for " />}
-      {PausedBy !== null && (
-        <>
-          {' '}
-          by <Outside text={keyName(PausedBy)} />
-        </>
-      )}
-      {Reason !== null && (
-        <>
-          : “<Outside text={Reason} />”
-        </>
-      )}
+      <Pause at={PausedAt} by={PausedBy} reason={Reason} />
     </p>
   )
-}
 
-interface SchedulePartProps {
-  readonly schedule: Schedule
-  /** The reason why the person may not act; `undefined` if the person may act. */
-  readonly role: string | undefined
-}
-
-function SchedulePart({ schedule, role }: SchedulePartProps) {
+function SchedulePart({ schedule }: { readonly schedule: Schedule }) {
   const { Process: process, Name: name } = schedule
   const path = `/schedules/${encodeURIComponent(process)}/${encodeURIComponent(name)}`
   const removed = schedule.RemovedAt === null ? undefined : 'The definition has no such schedule.'
@@ -319,7 +268,7 @@ function SchedulePart({ schedule, role }: SchedulePartProps) {
           <Outside text={name} />
         </strong>
       </p>
-      <Pause of={schedule} />
+      <PauseLine of={schedule} />
       <dl className="figures">
         <Fact name="Times">
           <code>
@@ -344,27 +293,27 @@ function SchedulePart({ schedule, role }: SchedulePartProps) {
         {schedule.Paused ? (
           <ActionButton
             verb="Resume"
-            blocked={role ?? removed}
+            blocked={removed}
             object={`${process} ${name}`}
             consequence="The schedule continues with its next time. Times during the pause are not made up for."
             reason="required"
-            act={(form, key) => call('POST', `${path}/resume`, reasonOf(form), key)}
+            act={`${path}/resume`}
             done="The schedule is active again."
           />
         ) : (
           <ActionButton
             verb="Pause"
-            blocked={role ?? removed}
+            blocked={removed}
             object={`${process} ${name}`}
             consequence="Its times begin no runs until it is resumed."
             reason="required"
-            act={(form, key) => call('POST', `${path}/pause`, reasonOf(form), key)}
+            act={`${path}/pause`}
             done="The schedule is paused."
           />
         )}
         <ActionButton
           verb="Run now"
-          blocked={role ?? removed}
+          blocked={removed}
           object={`${process} ${name}`}
           consequence={
             schedule.Each === 'company'
@@ -372,20 +321,11 @@ function SchedulePart({ schedule, role }: SchedulePartProps) {
               : 'One run begins now. The next times stay as they are.'
           }
           reason="required"
-          act={(form, key) => call('POST', `${path}/run`, reasonOf(form), key)}
+          act={`${path}/run`}
           done="The schedule has begun."
         />
         {next !== undefined && <span className="muted">next at {full(next)}</span>}
       </div>
     </article>
-  )
-}
-
-function Fact({ name, children }: { readonly name: string; readonly children: ReactNode }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd className="outside">{children}</dd>
-    </div>
   )
 }

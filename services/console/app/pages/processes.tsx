@@ -1,25 +1,19 @@
-import { useQuery } from '@tanstack/react-query'
+import { useRead } from '../reads.ts'
 import type { ProcessesView } from '../../src/contracts/processes.ts'
 import { counted, numberText } from '../../src/isomorphic/texts.ts'
 import { processPage } from '../../src/isomorphic/pages.ts'
-import { call } from '../api.ts'
 import { useNow } from '../now.ts'
 import { Until } from '../parts/company.tsx'
 import { State } from '../parts/glyph.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
-import { TableHead } from '../parts/table-head.tsx'
-import { Outside } from '../parts/text.tsx'
+import { Commas, Outside, TableHead } from '../parts/elements.tsx'
 import { failureRate, runsOf, startsText } from '../process-texts.ts'
 import { FAILED, IN_FLIGHT, type Status } from '../run-query.ts'
 
 /** Lists the processes: what starts them, how their runs do, and when their schedules begin runs. */
 export function ProcessesPage() {
-  const { data, error } = useQuery({
-    queryKey: ['processes'],
-    queryFn: () => call<ProcessesView>('GET', '/processes'),
-    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
-  })
+  const { data, error } = useRead<ProcessesView>(['processes'], '/processes')
   return (
     <>
       <h1 tabIndex={-1}>Processes</h1>
@@ -86,25 +80,22 @@ function ProcessRow({ process, schedules }: ProcessRowProps) {
   return (
     <tr>
       <td className="outside">
-        <Link to={processPage(name)}>
-          <Outside text={name} />
-        </Link>
+        <Link to={processPage(name)} text={name} />
         {process.BuiltIn && <div className="muted">part of the coordinator</div>}
       </td>
       <td>
         {process.Paused ? <State tone="wait">Paused</State> : <State tone="good">Active</State>}
       </td>
       <td>
-        {groups
-          .filter(([count]) => count > 0)
-          .map(([count, text, statuses], index) => (
-            <span key={text}>
-              {index > 0 && ', '}
-              <Link to={runsOf(name, statuses)}>
+        <Commas>
+          {groups
+            .filter(([count]) => count > 0)
+            .map(([count, text, statuses]) => (
+              <Link key={text} to={runsOf(name, statuses)}>
                 {numberText(count)} {text}
               </Link>
-            </span>
-          ))}
+            ))}
+        </Commas>
         {counts !== undefined && (
           <div className="muted">Last hour: {failureRate(counts.LastHour)}</div>
         )}

@@ -1,45 +1,43 @@
-import { useQuery } from '@tanstack/react-query'
 import { useEffect } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
-import type { SessionView } from '../../src/contracts/session.ts'
 import { asksAgain } from '../../src/isomorphic/texts.ts'
-import { entriesPage, runPage } from '../../src/isomorphic/pages.ts'
-import { call, Problem } from '../api.ts'
+import { entriesPage, runPage, withQuery } from '../../src/isomorphic/pages.ts'
+import { Problem } from '../api.ts'
 import { full, remaining, useSeconds } from '../clock.ts'
-import { usePageTitle } from '../page-title.ts'
+import { usePageTitle } from '../attention.ts'
 import { Ago } from '../parts/ago.tsx'
 import { EntryTable } from '../parts/entry-table.tsx'
 import { Link } from '../parts/link.tsx'
-import { MissingRun, WrongRun } from '../parts/missing-run.tsx'
+import { Chip } from '../parts/filters.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
-import { RunActions, type RunActionsProps } from '../parts/run-actions.tsx'
+import { RunActions } from '../parts/run-actions.tsx'
 import { RunAttempts, RunSteps } from '../parts/run-attempts.tsx'
 import { RunData } from '../parts/run-data.tsx'
 import { RunDecision } from '../parts/run-decision.tsx'
 import { RunFacts, RunHistory } from '../parts/run-facts.tsx'
 import { lookOf, RunStatus, shownStatus } from '../parts/run-status.tsx'
-import { Outside } from '../parts/text.tsx'
+import { Commas, Outside, Panel } from '../parts/elements.tsx'
 import { Timeline } from '../parts/timeline.tsx'
-import { useFragment, useQueryText } from '../router.ts'
+import { setQuery, useFragment, useQueryText } from '../router.ts'
 import { visible } from '../visible.ts'
 import { placeOf } from '../waterfall.ts'
+import type { ProcessesView } from '../../src/contracts/processes.ts'
+import { useRead } from '../reads.ts'
 
 export interface RunPageProps {
-  readonly session: SessionView
   readonly process: string
   readonly id: string
 }
 
 /** Shows one run: the reason of its state, the remedy, and what has happened so far. */
-export function RunPage({ session, process, id }: RunPageProps) {
+export function RunPage({ process, id }: RunPageProps) {
   const wanted = new URLSearchParams(useQueryText()).get('run')
   const number = wanted !== null && /^\d{1,10}$/.test(wanted) ? wanted : null
-  const { data: run, error } = useQuery({
-    queryKey: ['run', process, id, number],
-    queryFn: () =>
-      call<RunView>('GET', runPage(process, id) + (number === null ? '' : `?run=${number}`)),
-    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
-  })
+  const path = runPage(process, id)
+  const { data: run, error } = useRead<RunView>(
+    ['run', process, id, number],
+    withQuery(path, { run: number }),
+  )
   usePageTitle(
     run === undefined
       ? null
@@ -49,9 +47,7 @@ export function RunPage({ session, process, id }: RunPageProps) {
     <>
       <p className="crumbs">
         <Link to="/runs">Runs</Link> ·{' '}
-        <Link to={`/runs?process=${encodeURIComponent(process)}`}>
-          <Outside text={process} />
-        </Link>
+        <Link to={`/runs?process=${encodeURIComponent(process)}`} text={process} />
       </p>
       <h1 tabIndex={-1} className="outside">
         <Outside text={id} />
@@ -62,12 +58,16 @@ export function RunPage({ session, process, id }: RunPageProps) {
       ) : (
         <ReadProblem error={error} hasData={run !== undefined} />
       )}
-      {run !== undefined && <Run session={session} run={run} />}
+      {run !== undefined && <Run run={run} />}
     </>
   )
 }
 
-function Run({ run, session }: RunActionsProps) {
+interface RunProps {
+  readonly run: RunView
+}
+
+function Run({ run }: RunProps) {
   return (
     <>
       <section className="panel" aria-label="State">
@@ -89,45 +89,39 @@ function Run({ run, session }: RunActionsProps) {
             <Outside text={run.LastError} hasLines />
           </p>
         )}
-        {run.Decision !== null && (
-          <RunDecision session={session} run={run} decision={run.Decision} />
-        )}
-        <RunActions session={session} run={run} />
+        {run.Decision !== null && <RunDecision run={run} decision={run.Decision} />}
+        <RunActions run={run} />
         <RunFacts run={run} />
       </section>
       <Parts run={run} />
-      <section className="panel" id="timeline" aria-labelledby="timeline-title">
-        <h2 id="timeline-title">Timeline</h2>
+      <Panel title="Timeline" id="timeline">
         <Timeline run={run} />
-      </section>
-      <section className="panel" id="steps" aria-labelledby="steps-title">
-        <h2 id="steps-title">Steps</h2>
+      </Panel>
+      <Panel title="Steps" id="steps">
         <RunSteps run={run} />
-      </section>
+      </Panel>
       <RunEntries run={run} />
-      <RunAttempts run={run} tracesUrl={session.TracesUrl} />
-      <RunData session={session} run={run} />
-      <section className="panel" id="history" aria-labelledby="history-title">
-        <h2 id="history-title">Actions on this run</h2>
+      <RunAttempts run={run} />
+      <RunData run={run} />
+      <Panel title="Actions on this run" id="history">
         <RunHistory run={run} />
-      </section>
+      </Panel>
     </>
   )
 }
 
 /** Shows what the runs of the transaction have written to the books. */
-function RunEntries({ run }: Pick<RunActionsProps, 'run'>) {
+function RunEntries({ run }: RunProps) {
   if (run.Entries.length === 0) return null
   return (
-    <section className="panel" id="entries" aria-labelledby="entries-title">
-      <h2 id="entries-title">Entries</h2>
+    <Panel title="Entries" id="entries">
       <EntryTable entries={run.Entries} />
       <p className="links after">
         <Link to={entriesPage({ process: run.Process, transaction: run.TransactionID })}>
           All entries of this transaction
         </Link>
       </p>
-    </section>
+    </Panel>
   )
 }
 
@@ -141,7 +135,7 @@ const PARTS = [
 ] as const
 
 /** Links to the parts of the page. The address contains the chosen part, so that a copied link opens the same part. */
-function Parts({ run }: Pick<RunActionsProps, 'run'>) {
+function Parts({ run }: RunProps) {
   const fragment = useFragment()
   useEffect(() => {
     // The browser looked for the part of the page before the run was read, so it has not scrolled to the part.
@@ -189,5 +183,72 @@ function NextAttempt({ run }: { readonly run: RunView }) {
     <span title={full(NextAttemptAt)}>
       {nextText(run)} {remaining(Date.parse(NextAttemptAt) / 1_000 - seconds)}
     </span>
+  )
+}
+
+interface MissingRunProps {
+  readonly process: string
+  readonly id: string
+  /** The number in the address; `null` for the latest run. */
+  readonly number: string | null
+  readonly error: Problem
+}
+
+/** Says that the run in the address does not exist, and which runs or processes exist. */
+function MissingRun({ process, id, number, error }: MissingRunProps) {
+  const isOfUnknownProcess = error.code === 'process_not_found'
+  const latest = useRead<RunView>(['run', process, id, null], runPage(process, id), {
+    enabled: number !== null && !isOfUnknownProcess,
+    retry: false,
+  })
+  const processes = useRead<ProcessesView>(['processes'], '/processes', {
+    enabled: isOfUnknownProcess,
+  })
+  if (latest.data !== undefined) {
+    const runs = latest.data.Runs.toReversed()
+    return (
+      <p className="failure" role="alert">
+        No run {number} of <Outside text={id} />. There {runs.length === 1 ? 'is' : 'are'}{' '}
+        <Commas>
+          {runs.map(({ ReplayID }) => (
+            <Link key={ReplayID} to={runPage(process, id, ReplayID)}>
+              {ReplayID}
+            </Link>
+          ))}
+        </Commas>
+        .
+      </p>
+    )
+  }
+  if (processes.data !== undefined)
+    return (
+      <p className="failure" role="alert">
+        There is no process <Outside text={process} />.{' '}
+        {processes.data.Processes.length > 0 && 'The loaded processes are: '}
+        <Commas>
+          {processes.data.Processes.map(({ Process }) => (
+            <Link key={Process} to={withQuery('/runs', { process: Process })} text={Process} />
+          ))}
+        </Commas>
+      </p>
+    )
+  return <ReadProblem error={error} hasData={false} />
+}
+
+/** A chip for an invalid run number in the address. In this case, the page shows the latest run. */
+function WrongRun({ value }: { readonly value: string }) {
+  return (
+    <p>
+      <Chip
+        wrong="The page shows the latest run."
+        onRemove={() => {
+          const next = new URLSearchParams(location.search)
+          next.delete('run')
+          setQuery(next)
+        }}
+      >
+        Run: <Outside text={value} />
+      </Chip>
+    </p>
   )
 }

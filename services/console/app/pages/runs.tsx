@@ -1,31 +1,35 @@
+/** The list of runs. The library for its virtual rows is large, so the browser loads this page as a separate file. */
+import '../start.tsx'
 import { useCallback, useEffect, useState } from 'react'
-import type { SessionView } from '../../src/contracts/session.ts'
 import { BulkBar } from '../parts/bulk-bar.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
-import { QueueButton } from '../parts/queue-button.tsx'
-import { NoRuns } from '../parts/no-runs.tsx'
-import { FilterChips, Filters, Groups } from '../parts/run-filters.tsx'
+import { QueueButton, QueueCommand } from '../parts/queue-button.tsx'
+import { FilterChips, Filters, filterText, Groups } from '../parts/run-filters.tsx'
 import { RunTable } from '../parts/run-table.tsx'
-import { useQueryText } from '../router.ts'
+import { goTo, useQueryText } from '../router.ts'
 import { keyOf, type ListedRun, useRunList, type VisibleRows } from '../run-list.ts'
-import { runQuery, type RunQuery } from '../run-query.ts'
+import { filtersOf, removableFilters, runQuery, type RunQuery } from '../run-query.ts'
+import { useQueries } from '@tanstack/react-query'
+import type { RunsView } from '../../src/contracts/runs.ts'
+import { call } from '../api.ts'
+import { Link } from '../parts/link.tsx'
+import { Outside } from '../parts/elements.tsx'
 
 /** Further runs are read when fewer than this number of rows follow the visible ones. */
 const READ_AHEAD = 100
 
 /** Shows the list of runs. The address contains all filters and the order, so a link shows the same list. */
-export function RunsPage({ session }: { readonly session: SessionView }) {
+export function RunsPage() {
   const { query, wrong } = runQuery(useQueryText())
   const text = query.toString()
-  return <RunList key={text} session={session} query={query} wrong={wrong} text={text} />
+  return <RunList key={text} query={query} wrong={wrong} text={text} />
 }
 
 interface RunListProps extends RunQuery {
-  readonly session: SessionView
   readonly text: string
 }
 
-function RunList({ session, query, wrong, text }: RunListProps) {
+function RunList({ query, wrong, text }: RunListProps) {
   const [visible, setVisible] = useState<VisibleRows>({ first: 0, last: 0 })
   const [selected, setSelected] = useState<ReadonlyMap<string, ListedRun>>(new Map())
   const list = useRunList(text, visible)
@@ -54,7 +58,7 @@ function RunList({ session, query, wrong, text }: RunListProps) {
     <>
       <div className="title">
         <h1 tabIndex={-1}>Runs</h1>
-        <QueueButton session={session} {...(process !== null && { process })} />
+        <QueueButton {...(process !== null && { process })} />
       </div>
       <Groups query={query} />
       <Filters query={query} view={list.view} />
@@ -62,7 +66,6 @@ function RunList({ session, query, wrong, text }: RunListProps) {
       <ReadProblem error={list.error} hasData={list.view !== undefined} />
       {rows.length > 0 && (
         <RunTable
-          session={session}
           rows={rows}
           order={query.get('order') === 'updated' ? 'UpdatedAt' : 'CreatedAt'}
           hasMore={hasMore}
@@ -73,7 +76,7 @@ function RunList({ session, query, wrong, text }: RunListProps) {
         />
       )}
       {list.view !== undefined && rows.length === 0 && (
-        <NoRuns session={session} query={query} companies={list.companies} />
+        <NoRuns query={query} companies={list.companies} />
       )}
       {list.isPending && list.error === null && <p className="muted">The runs are being read.</p>}
       {hasMore && (
@@ -98,7 +101,6 @@ function RunList({ session, query, wrong, text }: RunListProps) {
         )}
         {selected.size > 0 && (
           <BulkBar
-            session={session}
             query={query}
             processes={list.view?.Processes ?? []}
             runs={[...selected.values()]}
@@ -108,4 +110,85 @@ function RunList({ session, query, wrong, text }: RunListProps) {
       </div>
     </>
   )
+}
+
+/**
+ * The maximum number of runs that are read to count them. The coordinator has no cheaper count: for each filter it runs
+ * one statement, which reads a few rows for each run of the page.
+ */
+const MAX_COUNT = 20
+
+interface NoRunsProps {
+  readonly query: URLSearchParams
+  readonly companies: ReadonlyMap<string, string>
+}
+
+/** Says why the list is empty: which filter hides how many runs, or how to queue the first run. */
+function NoRuns({ query, companies }: NoRunsProps) {
+  return (
+    <section className="panel" aria-label="No runs">
+      {filtersOf(query).size > 0 ? (
+        <Hidden query={query} companies={companies} />
+      ) : (
+        <>
+          <p>There are no runs yet. Queue one here, or with this command:</p>
+          <p>
+            <QueueCommand />
+          </p>
+          <div className="buttons">
+            <QueueButton />
+          </div>
+        </>
+      )}
+    </section>
+  )
+}
+
+/** For each filter, shows how many runs the list would have without this filter, or `20 or more`. */
+function Hidden({ query, companies }: NoRunsProps) {
+  const filters = removableFilters(query)
+  const counts = useQueries({
+    queries: filters.map(({ rest }) => ({
+      queryKey: ['run-count', rest.toString()],
+      queryFn: () => call<RunsView>('GET', `/runs?${withLimit(rest)}`),
+    })),
+  })
+  const hidden = filters.flatMap((filter, index) => {
+    const view = counts[index]?.data
+    return view === undefined || view.Runs.length === 0
+      ? []
+      : [{ ...filter, count: view.Runs.length, isAll: view.Next === null }]
+  })
+  return (
+    <>
+      <p>
+        No run matches. <Link to="/runs">Show all runs</Link>
+      </p>
+      {hidden.length > 0 && (
+        <ul className="hidden-runs">
+          {hidden.map(({ name, value, rest, count, isAll }) => (
+            <li key={`${name} ${value}`}>
+              <span>
+                {count}
+                {isAll ? '' : ' or more'} {count === 1 && isAll ? 'does' : 'do'} without “
+                <Outside text={filterText(name, value, companies)} />”
+              </span>
+              <button
+                type="button"
+                onClick={() => goTo(rest.size === 0 ? '/runs' : `/runs?${rest}`)}
+              >
+                Remove it
+              </button>
+            </li>
+          ))}
+        </ul>
+      )}
+    </>
+  )
+}
+
+function withLimit(query: URLSearchParams): URLSearchParams {
+  const limited = new URLSearchParams(query)
+  limited.set('limit', String(MAX_COUNT))
+  return limited
 }

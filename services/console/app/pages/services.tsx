@@ -1,15 +1,13 @@
 import { useMutation, useQuery } from '@tanstack/react-query'
-import { Fragment } from 'react'
 import type { IntegrityView, ReplicaView, ServicesView } from '../../src/contracts/services.ts'
-import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { readState } from '../live.ts'
 import { duration, full, sizeText, useSeconds } from '../clock.ts'
-import { copy } from '../copy.ts'
+import { copy } from '../notice.ts'
 import { Ago } from '../parts/ago.tsx'
-import { BlockableButton, roleReason } from '../parts/blockable-button.tsx'
+import { BlockableButton, useRole, useSession } from '../parts/blockable-button.tsx'
 import { State, type Tone } from '../parts/glyph.tsx'
-import { Outside } from '../parts/text.tsx'
+import { Commas, Outside, Panel, TableHead } from '../parts/elements.tsx'
 import { doctorCommand } from '../shell-text.ts'
 
 const STATES: Readonly<
@@ -30,8 +28,11 @@ const PURPOSES: Readonly<Record<string, string>> = {
   'webhook-receiver': 'Publishes the changes that the provider reports.',
 }
 
+const FIGURES = ['Version', 'Up', 'Event loop delay', 'Memory'] as const
+
 /** Shows the state of each replica of each service, and of its dependencies. */
-export function ServicesPage({ session }: { readonly session: SessionView }) {
+export function ServicesPage() {
+  const doctor = doctorCommand(useSession().CommandLine)
   const { data } = useQuery({
     queryKey: ['services'],
     queryFn: ({ client }) => readState<ServicesView>('services', client),
@@ -64,28 +65,13 @@ export function ServicesPage({ session }: { readonly session: SessionView }) {
       {services.length > 0 && (
         <div className="panel flush">
           <table aria-label="Services">
-            <thead>
-              <tr>
-                <th scope="col">Service</th>
-                <th scope="col">State</th>
-                {!isOneProcess && (
-                  <>
-                    <th scope="col" className="figure wide">
-                      Version
-                    </th>
-                    <th scope="col" className="figure wide">
-                      Up
-                    </th>
-                    <th scope="col" className="figure wide">
-                      Event loop delay
-                    </th>
-                    <th scope="col" className="figure wide">
-                      Memory
-                    </th>
-                  </>
-                )}
-              </tr>
-            </thead>
+            <TableHead
+              columns={[
+                'Service',
+                'State',
+                ...(isOneProcess ? [] : FIGURES.map((name) => [name, 'figure wide'] as const)),
+              ]}
+            />
             <tbody>
               {services.flatMap(({ Name, Replicas }) =>
                 Replicas.map((replica) => (
@@ -101,20 +87,19 @@ export function ServicesPage({ session }: { readonly session: SessionView }) {
           </table>
         </div>
       )}
-      <Integrity session={session} />
-      <section className="panel" aria-labelledby="doctor">
-        <h2 id="doctor">Backends</h2>
+      <Integrity />
+      <Panel title="Backends">
         <p>
           The console does not reach the databases and the broker. On a machine that does, this
           command checks them, and names what is wrong and what helps:
         </p>
         <p className="buttons">
-          <code>{doctorCommand(session.CommandLine)}</code>
-          <button type="button" onClick={() => copy(doctorCommand(session.CommandLine))}>
+          <code>{doctor}</code>
+          <button type="button" onClick={() => copy(doctor)}>
             Copy
           </button>
         </p>
-      </section>
+      </Panel>
     </>
   )
 }
@@ -160,12 +145,11 @@ function Replica({ name, replica, isOneProcess }: ReplicaProps) {
         {up.length > 0 && (
           <div className="muted">
             uses{' '}
-            {up.map((dependency, index) => (
-              <Fragment key={dependency.Name}>
-                {index > 0 && ', '}
-                <Outside text={dependency.Name} />
-              </Fragment>
-            ))}
+            <Commas>
+              {up.map((dependency) => (
+                <Outside key={dependency.Name} text={dependency.Name} />
+              ))}
+            </Commas>
           </div>
         )}
         {replica.Dependencies.flatMap(({ Notes }) => Notes).map((note) => (
@@ -202,26 +186,23 @@ function Up({ since }: { readonly since: string }) {
   return <span title={`since ${full(since)}`}>{duration(seconds - Date.parse(since) / 1_000)}</span>
 }
 
-function Integrity({ session }: { readonly session: SessionView }) {
+function Integrity() {
+  const role = useRole()
   const check = useMutation({ mutationFn: () => call<IntegrityView>('POST', '/integrity') })
   const broken = Object.entries(check.data?.Violations ?? {}).filter(([, count]) => count > 0)
   return (
-    <section className="panel" aria-labelledby="integrity">
-      <h2 id="integrity">Integrity</h2>
+    <Panel title="Integrity">
       <p className="muted">
         The coordinator compares its tables with each other: runs, steps, attempts and leases. A
         check reads all of them.
       </p>
       <div className="action">
-        <BlockableButton
-          blocked={roleReason(session)}
-          onClick={() => !check.isPending && check.mutate()}
-        >
+        <BlockableButton blocked={role} onClick={() => !check.isPending && check.mutate()}>
           {check.isPending ? 'Checking…' : 'Check now'}
         </BlockableButton>
-        {roleReason(session) !== undefined && (
+        {role !== undefined && (
           <span className="muted" aria-hidden="true">
-            {roleReason(session)}
+            {role}
           </span>
         )}
         <output>
@@ -236,6 +217,6 @@ function Integrity({ session }: { readonly session: SessionView }) {
             ))}
         </output>
       </div>
-    </section>
+    </Panel>
   )
 }

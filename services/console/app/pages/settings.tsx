@@ -1,22 +1,21 @@
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
-import { type ReactNode, useState } from 'react'
-import type {
-  AllSessions,
-  EndedSessions,
-  OwnSessions,
-  SessionView,
-} from '../../src/contracts/session.ts'
+import { useMutation, useQueryClient } from '@tanstack/react-query'
+import { useState } from 'react'
+import type { AllSessions, EndedSessions, OwnSessions } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { full, inList, useSeconds } from '../clock.ts'
 import { notify } from '../notice.ts'
 import { Ago } from '../parts/ago.tsx'
 import { ActionButton } from '../parts/action-button.tsx'
-import { BlockableButton, roleReason } from '../parts/blockable-button.tsx'
+import { BlockableButton } from '../parts/blockable-button.tsx'
 import { Until } from '../parts/company.tsx'
-import { Outside } from '../parts/text.tsx'
+import { Outside, Panel, TableHead } from '../parts/elements.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { choose, densities, type Settings, themes, useSettings, zones } from '../settings.ts'
 import { timeStyles } from '../time-format.ts'
+import { useRead } from '../reads.ts'
+
+/** The head of a column with buttons, which only screen readers need. */
+const ACTION = ['Action', 'unseen'] as const
 
 const THEMES = { system: 'As the system', light: 'Light', dark: 'Dark' } as const
 const DENSITIES = { comfortable: 'Comfortable', compact: 'Compact' } as const
@@ -28,7 +27,7 @@ const TIMES = {
 } as const
 
 /** Shows the settings of this browser, and the sessions of the person. */
-export function SettingsPage({ session }: { readonly session: SessionView }) {
+export function SettingsPage() {
   const settings = useSettings()
   return (
     <>
@@ -36,13 +35,11 @@ export function SettingsPage({ session }: { readonly session: SessionView }) {
       <p className="lead">
         They apply to this browser, at once and in all its tabs. No other person sees them.
       </p>
-      <section className="panel settings" aria-labelledby="look">
-        <h2 id="look">Look</h2>
+      <Panel title="Look" className="settings">
         <Choice name="theme" title="Theme" values={themes} texts={THEMES} />
         <Choice name="density" title="Density" values={densities} texts={DENSITIES} />
-      </section>
-      <section className="panel settings" aria-labelledby="times">
-        <h2 id="times">Times</h2>
+      </Panel>
+      <Panel title="Times" className="settings">
         <Choice name="times" title="Show times as" values={timeStyles} texts={TIMES} />
         {settings.times === 'zone' && (
           <label>
@@ -55,9 +52,8 @@ export function SettingsPage({ session }: { readonly session: SessionView }) {
           </label>
         )}
         <Example />
-      </section>
-      <section className="panel settings" aria-labelledby="keys">
-        <h2 id="keys">Keys</h2>
+      </Panel>
+      <Panel title="Keys" className="settings">
         <label>
           <input
             type="checkbox"
@@ -70,10 +66,10 @@ export function SettingsPage({ session }: { readonly session: SessionView }) {
           Turn them off if you speak your input, or if you press keys by accident. Keys together
           with Ctrl work always.
         </p>
-      </section>
+      </Panel>
       <Notices />
       <SessionList />
-      <PersonList session={session} />
+      <PersonList />
     </>
   )
 }
@@ -92,8 +88,7 @@ function Notices() {
     choose('notices', isAllowed ? 'on' : 'off')
   }
   return (
-    <section className="panel settings" aria-labelledby="notices">
-      <h2 id="notices">Desktop notices</h2>
+    <Panel title="Desktop notices" className="settings">
       <label>
         <input
           type="checkbox"
@@ -110,7 +105,7 @@ function Notices() {
             ? 'The browser does not allow notices of this page. Allow them in its settings for the page.'
             : 'They are shown while a page of the console is open, also in the background.'}
       </p>
-    </section>
+    </Panel>
   )
 }
 
@@ -153,29 +148,16 @@ function Example() {
 }
 
 function SessionList() {
-  const { data, error } = useQuery({
-    queryKey: ['sessions'],
-    queryFn: () => call<OwnSessions>('GET', '/sessions'),
+  const { data, error } = useRead<OwnSessions>(['sessions'], '/sessions', {
     refetchInterval: 10_000,
   })
   return (
-    <section className="panel" aria-labelledby="sessions">
-      <h2 id="sessions">My sessions</h2>
+    <Panel title="My sessions">
       <p className="muted">The browsers in which you are signed in. At most five at a time.</p>
       <ReadProblem error={error} hasData={data !== undefined} />
       {data !== undefined && (
         <table>
-          <thead>
-            <tr>
-              <th scope="col">Browser</th>
-              <th scope="col">Signed in</th>
-              <th scope="col">Last use</th>
-              <th scope="col">Ends</th>
-              <th scope="col">
-                <span className="unseen">Action</span>
-              </th>
-            </tr>
-          </thead>
+          <TableHead columns={['Browser', 'Signed in', 'Last use', 'Ends', ACTION]} />
           <tbody>
             {data.Sessions.map((session) => (
               <SessionRow key={session.Id} session={session} />
@@ -183,11 +165,11 @@ function SessionList() {
           </tbody>
         </table>
       )}
-    </section>
+    </Panel>
   )
 }
 
-function SessionRow({ session }: { readonly session: OwnSessions['Sessions'][number] }): ReactNode {
+function SessionRow({ session }: { readonly session: OwnSessions['Sessions'][number] }) {
   const queries = useQueryClient()
   const end = useMutation({
     mutationFn: () => call('DELETE', `/sessions/${session.Id}`),
@@ -223,18 +205,13 @@ function SessionRow({ session }: { readonly session: OwnSessions['Sessions'][num
 type PersonSession = AllSessions['Sessions'][number]
 
 /** Shows who is signed in. An operator can end all sessions of a person, for example of one who leaves. */
-function PersonList({ session }: { readonly session: SessionView }): ReactNode {
+function PersonList() {
   const queries = useQueryClient()
-  const { data, error } = useQuery({
-    queryKey: ['persons'],
-    queryFn: () => call<AllSessions>('GET', '/persons'),
-    staleTime: 0,
-  })
+  const { data, error } = useRead<AllSessions>(['persons'], '/persons', { staleTime: 0 })
   const byPerson = Object.groupBy(data?.Sessions ?? [], ({ User }) => User)
   const persons = Object.entries(byPerson) as [string, [PersonSession, ...PersonSession[]]][]
   return (
-    <section className="panel" aria-labelledby="persons">
-      <h2 id="persons">All persons</h2>
+    <Panel title="All persons">
       <p className="muted">
         Who is signed in, the last used first. To keep a person out, first remove the person from
         the users file or at the sign-in provider.
@@ -242,17 +219,7 @@ function PersonList({ session }: { readonly session: SessionView }): ReactNode {
       <ReadProblem error={error} hasData={data !== undefined} />
       {data !== undefined && (
         <table>
-          <thead>
-            <tr>
-              <th scope="col">Person</th>
-              <th scope="col">Role</th>
-              <th scope="col">Sessions</th>
-              <th scope="col">Last use</th>
-              <th scope="col">
-                <span className="unseen">Action</span>
-              </th>
-            </tr>
-          </thead>
+          <TableHead columns={['Person', 'Role', 'Sessions', 'Last use', ACTION]} />
           <tbody>
             {persons.map(([user, sessions]) => (
               <tr key={user}>
@@ -269,7 +236,6 @@ function PersonList({ session }: { readonly session: SessionView }): ReactNode {
                     verb="End"
                     isDangerous
                     object={`all sessions of ${user}`}
-                    blocked={roleReason(session)}
                     consequence="The person is signed out in all browsers and tabs at once."
                     reason="none"
                     done=""
@@ -286,6 +252,6 @@ function PersonList({ session }: { readonly session: SessionView }): ReactNode {
           </tbody>
         </table>
       )}
-    </section>
+    </Panel>
   )
 }

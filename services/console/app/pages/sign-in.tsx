@@ -1,10 +1,11 @@
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, useEffect } from 'react'
 import type { SessionView, SignInOptions } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
-import { Outside } from '../parts/text.tsx'
+import { Outside } from '../parts/elements.tsx'
 import { goTo } from '../router.ts'
 import { COMMAND_LINE } from '../shell-text.ts'
+import { useRead } from '../reads.ts'
 
 /** The path of one-time links, whose secret is in the fragment. At other addresses, the fragment names a part of a page. */
 const LINK_PATH = '/sign-in'
@@ -31,10 +32,7 @@ function useSignIn() {
 
 export function SignInPage({ session }: { readonly session: SessionView | null }) {
   const { mutate: signIn, isPending: isBusy, error: failure } = useSignIn()
-  const options = useQuery({
-    queryKey: ['sign-in'],
-    queryFn: () => call<SignInOptions>('GET', '/sign-in'),
-  })
+  const options = useRead<SignInOptions>(['sign-in'], '/sign-in')
 
   useEffect(() => {
     document.title = 'Sign in · Console'

@@ -1,12 +1,11 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from 'react'
-import { hasEnded } from '../api.ts'
+import { call, hasEnded } from '../api.ts'
 import { readAllAgain } from '../live.ts'
 import { notify } from '../notice.ts'
-import { BlockableButton, BlockedNotice, useBlocked } from './blockable-button.tsx'
-import { FieldName } from './field-name.tsx'
+import { BlockableButton, BlockedNotice, useBlocked, useRole } from './blockable-button.tsx'
+import { FieldName, Outside } from './elements.tsx'
 import { ProblemHelp } from './problem.tsx'
-import { Outside } from './text.tsx'
 
 export interface ActionButtonProps {
   /** The verb, which is the text of the button in the dialog. */
@@ -19,7 +18,7 @@ export interface ActionButtonProps {
   readonly isDangerous?: boolean
   /** The class of the button on the page. */
   readonly className?: string
-  /** The reason why the action is not possible now; `undefined` if the action is possible. */
+  /** The reason why the action is not possible now, even for an operator; `undefined` if it is possible. */
   readonly blocked?: string | undefined
   /** The object of the action, such as `run 0 of 66`. */
   readonly object: string
@@ -33,24 +32,28 @@ export interface ActionButtonProps {
   readonly children?: ReactNode
   /** Whether everything that the person must see before the confirmation has been loaded. Default: true. */
   readonly isReady?: boolean
-  /** Sends the request. A repetition after a lost response has the same `key`. */
-  readonly act: (form: FormData, key: string) => Promise<unknown>
+  /**
+   * Sends the request. A repetition after a lost response has the same `key`. If this is a path of the API, the request
+   * has the reason.
+   */
+  readonly act: string | ((form: FormData, key: string) => Promise<unknown>)
   /** The message after the action. If it is empty, no message is shown. */
   readonly done: string
 }
 
 /**
- * A button that opens a dialog for confirmation before it acts. The dialog names the object and the consequences. If
+ * A button of operators that opens a dialog for confirmation before it acts. The dialog names the object and the consequences. If
  * the action is not possible, the button stays visible and shows the reason.
  */
 export function ActionButton(props: ActionButtonProps) {
   const { verb, label = verb, className, blocked } = props
+  const role = useRole()
   const [isOpen, setOpen] = useState(false)
   const unansweredRef = useRef<ActionRequest | null>(null)
   return (
     <>
       <BlockableButton
-        blocked={blocked}
+        blocked={role ?? blocked}
         {...(className !== undefined && { className })}
         onClick={() => setOpen(true)}
       >
@@ -101,7 +104,7 @@ export function ActionDialog(props: ActionDialogProps) {
       const { key = crypto.randomUUID() } = before ?? {}
       const act = before?.filledIn === filledIn ? before.act : props.act
       unansweredRef.current = { key, about, filledIn, act }
-      return act(form, key)
+      return typeof act === 'string' ? call('POST', act, reasonOf(form), key) : act(form, key)
     },
     onSuccess: () => {
       dialog.current?.close()

@@ -1,7 +1,7 @@
 import type { ActivityEntry } from '../../src/contracts/activity.ts'
 import { visible } from '../visible.ts'
 import { Link } from './link.tsx'
-import { Outside } from './text.tsx'
+import { Outside } from './elements.tsx'
 
 interface ActivityTextProps {
   readonly entry: ActivityEntry
@@ -20,16 +20,7 @@ export function ActivityText({ entry, hasOutcome = false }: ActivityTextProps) {
       </strong>{' '}
       <Outside text={What} />
       {target !== null && (
-        <>
-          {' '}
-          {Page === null ? (
-            <Outside text={target} />
-          ) : (
-            <Link to={Page}>
-              <Outside text={target} />
-            </Link>
-          )}
-        </>
+        <> {Page === null ? <Outside text={target} /> : <Link to={Page} text={target} />}</>
       )}
       {Company !== null && Target !== null && (
         <span className="muted">

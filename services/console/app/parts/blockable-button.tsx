@@ -1,4 +1,4 @@
-import { type ReactNode, useId } from 'react'
+import { createContext, type ReactNode, use, useId } from 'react'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { useReach } from '../reach.ts'
 
@@ -10,13 +10,23 @@ export function useBlocked(reason?: string): string | undefined {
   return reason ?? (isReachable ? undefined : OFFLINE)
 }
 
-/** Returns the reason why a person may not act; `undefined` for an operator. */
-export const roleReason = (session: SessionView): string | undefined =>
-  session.Role === 'operator' ? undefined : 'This needs the role operator.'
+/** The session of the person who uses the page. */
+export const SessionContext = createContext<SessionView | null>(null)
 
-/** Returns the reason why a person may not see the data of runs; `undefined` if the person may see it. */
-export const dataReason = (session: SessionView): string | undefined =>
-  session.SeesData ? undefined : 'This needs the right to see data.'
+/** Returns the session. All pages except the sign-in page have one. */
+export function useSession(): SessionView {
+  const session = use(SessionContext)
+  if (session === null) throw new Error('this part of the page is not within a SessionContext')
+  return session
+}
+
+/** Returns the reason why the person may not act; `undefined` for an operator. */
+export const useRole = (): string | undefined =>
+  useSession().Role === 'operator' ? undefined : 'This needs the role operator.'
+
+/** Returns the reason why the person may not see the data of runs; `undefined` if the person may see it. */
+export const useDataReason = (): string | undefined =>
+  useSession().SeesData ? undefined : 'This needs the right to see data.'
 
 export interface BlockableButtonProps {
   /** The reason why the action is not possible now; `undefined` if the action is possible. */

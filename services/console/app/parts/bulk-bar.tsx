@@ -1,19 +1,16 @@
 import { useState } from 'react'
 import type { BulkAction } from '../../src/contracts/bulk.ts'
-import type { SessionView } from '../../src/contracts/session.ts'
 import { counted } from '../../src/isomorphic/texts.ts'
-import { type BulkCount, type BulkScope, countRuns, filterOf } from '../bulk-count.ts'
+import { BulkButton, type BulkCount, type BulkScope, countRuns, filterOf } from './bulk-button.tsx'
 import type { ListedRun } from '../run-list.ts'
-import { BlockableButton, roleReason } from './blockable-button.tsx'
-import { BulkButton } from './bulk-button.tsx'
-import { Outside } from './text.tsx'
+import { BlockableButton, useRole } from './blockable-button.tsx'
+import { Outside } from './elements.tsx'
 
 const ACTIONS = ['resume', 'replay', 'cancel', 'take-back'] as const satisfies readonly BulkAction[]
 /** The maximum number of ids that the server accepts. */
 const MAX_SELECTED = 1_000
 
 export interface BulkBarProps {
-  readonly session: SessionView
   readonly query: URLSearchParams
   readonly processes: readonly string[]
   readonly runs: readonly ListedRun[]
@@ -21,7 +18,8 @@ export interface BulkBarProps {
 }
 
 /** The actions on the selected runs, or on all runs that match the filter. */
-export function BulkBar({ session, query, processes, runs, onClear }: BulkBarProps) {
+export function BulkBar({ query, processes, runs, onClear }: BulkBarProps) {
+  const role = useRole()
   const [all, setAll] = useState<BulkCount | 'counting' | Error | null>(null)
   const ofRuns = [...new Set(runs.map(({ Process }) => Process))]
   const filtered = query.get('process') ?? (processes.length === 1 ? processes[0] : undefined)
@@ -32,7 +30,7 @@ export function BulkBar({ session, query, processes, runs, onClear }: BulkBarPro
     ? { process, filter: all.Filter ?? {} }
     : { process, ids: [...new Set(runs.map(({ TransactionID }) => TransactionID))] }
   const blocked =
-    roleReason(session) ??
+    role ??
     (isAll
       ? undefined
       : ofRuns.length > 1
@@ -64,7 +62,7 @@ export function BulkBar({ session, query, processes, runs, onClear }: BulkBarPro
             : `All ${matched} runs that match are selected`
           : counted(runs.length, 'run is selected', 'runs are selected')}
       </output>
-      {!isAll && session.Role === 'operator' && (
+      {!isAll && role === undefined && (
         <BlockableButton className="plain" blocked={needsProcess} onClick={countAll}>
           {all === 'counting' ? 'Counting…' : 'Select all that match'}
         </BlockableButton>

@@ -1,17 +1,14 @@
 import type { ConditionAction, ConditionView } from '../../src/contracts/now.ts'
-import type { SessionView } from '../../src/contracts/session.ts'
 import { numberText } from '../../src/isomorphic/texts.ts'
-import { runbookSection } from '../documents.ts'
+import { DocumentLink, Link, runbookSection } from './link.tsx'
 import { goTo } from '../router.ts'
 import { Ago, AsOf } from './ago.tsx'
-import { BlockableButton, roleReason } from './blockable-button.tsx'
+import { BlockableButton, useRole } from './blockable-button.tsx'
 import { BulkButton } from './bulk-button.tsx'
 import { ConnectButton } from './connect-button.tsx'
 import { Glyph, type Tone } from './glyph.tsx'
-import { DocumentLink, Link } from './link.tsx'
-import { ResumeCompanyButton } from './resume-company-button.tsx'
-import { ResumeProcessButton } from './resume-process-button.tsx'
-import { Outside } from './text.tsx'
+import { ResumeButton } from './pause.tsx'
+import { Outside } from './elements.tsx'
 
 const TONES: Readonly<Record<ConditionView['Severity'], Tone>> = {
   critical: 'bad',
@@ -25,13 +22,7 @@ const SEVERITY_WORDS: Readonly<Record<ConditionView['Severity'], string>> = {
 }
 
 /** Shows the conditions on the page Now, each with what a person can do about the condition. */
-export function Conditions({
-  session,
-  conditions,
-}: {
-  readonly session: SessionView
-  readonly conditions: readonly ConditionView[]
-}) {
+export function Conditions({ conditions }: { readonly conditions: readonly ConditionView[] }) {
   return (
     <ul className="conditions">
       {conditions.map((condition) => (
@@ -56,7 +47,6 @@ export function Conditions({
             {condition.Action !== null && (
               <div className="buttons">
                 <Action
-                  session={session}
                   action={condition.Action}
                   affected={condition.Affected}
                   page={condition.Page}
@@ -94,15 +84,14 @@ export function Conditions({
 }
 
 interface ActionProps {
-  readonly session: SessionView
   readonly action: ConditionAction
   readonly affected: number
   /** The page that shows the affected objects. */
   readonly page: string | null
 }
 
-function Action({ session, action, affected, page }: ActionProps) {
-  const role = roleReason(session)
+function Action({ action, affected, page }: ActionProps) {
+  const role = useRole()
   switch (action.Kind) {
     case 'resume_runs':
       return (
@@ -125,12 +114,11 @@ function Action({ session, action, affected, page }: ActionProps) {
             }}
             label={`Resume ${numberText(affected)}`}
             isDataRejected={action.DataRejected}
-            blocked={role}
           />
         </>
       )
     case 'connect_company':
-      return <ConnectButton session={session} company={action} />
+      return <ConnectButton company={action} />
     case 'send_links':
       return (
         <BlockableButton blocked={role} onClick={() => goTo('/companies?state=must_reconnect')}>
@@ -138,14 +126,10 @@ function Action({ session, action, affected, page }: ActionProps) {
         </BlockableButton>
       )
     case 'resume_process':
-      return <ResumeProcessButton process={action.Process} role={role} />
+      return <ResumeButton process={action.Process} />
     case 'resume_company':
       return (
-        <ResumeCompanyButton
-          realm={action.Realm}
-          name={action.CompanyName ?? `company ${action.Realm}`}
-          role={role}
-        />
+        <ResumeButton realm={action.Realm} name={action.CompanyName ?? `company ${action.Realm}`} />
       )
   }
 }

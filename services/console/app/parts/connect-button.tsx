@@ -1,13 +1,10 @@
 import { useEffect, useId, useRef, useState } from 'react'
 import type { ConnectLinkView } from '../../src/contracts/companies.ts'
-import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { full } from '../clock.ts'
-import { copy } from '../copy.ts'
+import { copy } from '../notice.ts'
 import { ActionButton } from './action-button.tsx'
-import { roleReason } from './blockable-button.tsx'
-import { CompanyNameField } from './company-name-field.tsx'
-import { companyName, type NamedCompany } from './company.tsx'
+import { companyName, CompanyNameField, type NamedCompany } from './company.tsx'
 
 const LIFETIMES = [
   { hours: 1, text: '1 hour' },
@@ -17,11 +14,9 @@ const LIFETIMES = [
 
 /** Creates a connect link for the given company, or for any company if none is given, and shows the link. */
 export function ConnectButton({
-  session,
   company,
   isPrimary = false,
 }: {
-  readonly session: SessionView
   readonly company?: NamedCompany
   /** Whether this is the action that helps, among the actions beside it. */
   readonly isPrimary?: boolean
@@ -32,7 +27,6 @@ export function ConnectButton({
       <ActionButton
         verb="Make a link"
         label={company === undefined ? 'Connect a company' : 'Reconnect'}
-        blocked={roleReason(session)}
         {...(isPrimary && { className: 'primary' })}
         object={
           company === undefined ? 'to connect a company' : `to reconnect ${companyName(company)}`

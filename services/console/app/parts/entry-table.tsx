@@ -5,8 +5,7 @@ import { full } from '../clock.ts'
 import { Ago } from './ago.tsx'
 import { State, type Tone } from './glyph.tsx'
 import { Link } from './link.tsx'
-import { TableHead } from './table-head.tsx'
-import { Outside } from './text.tsx'
+import { Outside, TableHead } from './elements.tsx'
 
 /** What is known of the object of an entry, in the order in which the page offers the states as filters. */
 export const ENTRY_STATES: Readonly<
@@ -53,11 +52,7 @@ export function EntryState({ entry }: { readonly entry: EntryRow }) {
 /** Links to all entries of an object. */
 export function EntryObject({ entry }: { readonly entry: EntryRow }) {
   const { Realm: realm, Entity: entity, EntityID: id } = entry
-  return (
-    <Link to={entriesPage({ realm, entity, id })}>
-      <Outside text={`${entity} ${id}`} />
-    </Link>
-  )
+  return <Link to={entriesPage({ realm, entity, id })} text={`${entity} ${id}`} />
 }
 
 export interface EntryTableProps {
@@ -98,9 +93,10 @@ export function EntryTable({ entries, companies }: EntryTableProps) {
               )}
             </td>
             <td className="outside">
-              <Link to={runPage(entry.Process, entry.TransactionID, entry.ReplayID)}>
-                <Outside text={entry.TransactionID} />
-              </Link>
+              <Link
+                to={runPage(entry.Process, entry.TransactionID, entry.ReplayID)}
+                text={entry.TransactionID}
+              />
               <div className="muted">
                 <Outside
                   text={`${OPERATIONS[entry.Operation] ?? entry.Operation} by ${entry.Process}.${entry.StepName}${entry.ReplayID === 0 ? '' : `, run ${entry.ReplayID}`}`}

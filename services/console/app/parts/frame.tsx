@@ -1,21 +1,19 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { type ReactNode, useCallback, useState } from 'react'
-import type { SessionView } from '../../src/contracts/session.ts'
 import { call, Problem } from '../api.ts'
 import { urgentCount, useNow } from '../now.ts'
 import { useDesktopNotices, useTabIcon, useTabTitle } from '../attention.ts'
-import { runbookSection } from '../documents.ts'
+import { DocumentLink, Link, runbookSection } from './link.tsx'
 import { clockText, timeOfDay, useSeconds } from '../clock.ts'
 import { type LiveState, useLiveState, useLostSince } from '../live.ts'
 import { useNotice } from '../notice.ts'
 import { goTo } from '../router.ts'
 import { useReach } from '../reach.ts'
-import { useShortcuts } from '../shortcuts.ts'
-import { KeysDialog } from './keys-dialog.tsx'
-import { DocumentLink, Link } from './link.tsx'
+import { KeysDialog, useShortcuts } from './shortcuts.tsx'
 import { SearchDialog } from './search-dialog.tsx'
 import { State, type Tone } from './glyph.tsx'
-import { Outside } from './text.tsx'
+import { Outside } from './elements.tsx'
+import { useSession } from './blockable-button.tsx'
 
 const PAGES = [
   { path: '/', name: 'Now' },
@@ -44,13 +42,13 @@ const isWithin = (page: string, path: string): boolean =>
   path === page || path.startsWith(`${page}/`)
 
 export interface FrameProps {
-  readonly session: SessionView
   readonly path: string
   readonly children: ReactNode
 }
 
 /** The frame of every page: the navigation, the state of the live connection, the clock and the person's menu. */
-export function Frame({ session, path, children }: FrameProps) {
+export function Frame({ path, children }: FrameProps) {
+  const session = useSession()
   const now = useNow()
   const live = useLiveState()
   const notice = useNotice()
@@ -100,7 +98,7 @@ export function Frame({ session, path, children }: FrameProps) {
           <State tone={LIVE[live].tone}>{LIVE[live].text}</State>
         </output>
         <Clock />
-        <PersonMenu session={session} />
+        <PersonMenu />
       </header>
       <LostNotice />
       <nav id="pages" popover="auto" aria-label="Pages">
@@ -148,7 +146,8 @@ function Clock() {
   return <time className="clock">{clockText(seconds)}</time>
 }
 
-function PersonMenu({ session }: { readonly session: SessionView }) {
+function PersonMenu() {
+  const session = useSession()
   const queries = useQueryClient()
   const signOut = async (): Promise<void> => {
     await call('DELETE', '/session').catch(() => {})

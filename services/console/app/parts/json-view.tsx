@@ -1,6 +1,6 @@
 import { useMemo, useState } from 'react'
-import { foldedJson, type JsonFold, type JsonPart } from '../json-fold.ts'
-import { Outside } from './text.tsx'
+import { foldedJson, type JsonFold, type JsonPart } from '../json-text.ts'
+import { Outside } from './elements.tsx'
 
 /** Shows a text. JSON is shown with line breaks, and its inner levels are folded until a person unfolds them. */
 export function JsonView({ text }: { readonly text: string }) {

@@ -1,10 +1,9 @@
 import { useState } from 'react'
 import { Problem } from '../api.ts'
 import { full, serverTimeText, timeOfDay } from '../clock.ts'
-import { errorSection } from '../documents.ts'
+import { DocumentLink, errorSection } from './link.tsx'
 import { AsOf } from './ago.tsx'
-import { DocumentLink } from './link.tsx'
-import { Outside } from './text.tsx'
+import { Outside } from './elements.tsx'
 
 /** Shows that a part of the page could not be read. The page keeps what was read before. */
 export function ReadProblem({

@@ -6,7 +6,7 @@ import { readText } from '../api.ts'
 import { copyId } from '../queued-data.ts'
 import { ReadProblem } from './problem.tsx'
 import { QueueForm } from './queue-form.tsx'
-import { Outside } from './text.tsx'
+import { Outside } from './elements.tsx'
 
 export interface QueueDialogProps {
   /** The process that is selected when the dialog opens. */
@@ -17,7 +17,7 @@ export interface QueueDialogProps {
 }
 
 /** Queues a new transaction or a copy of a transaction. */
-export default function QueueDialog({ process = '', run, onClose }: QueueDialogProps) {
+export function QueueDialog({ process = '', run, onClose }: QueueDialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
   useEffect(() => dialog.current?.showModal(), [])
   const close = (): void => dialog.current?.close()

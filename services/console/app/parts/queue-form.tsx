@@ -1,5 +1,5 @@
 import { keyName } from '../../src/isomorphic/texts.ts'
-import { keepPreviousData, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { keepPreviousData, useMutation, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, useDeferredValue, useId, useRef, useState } from 'react'
 import type { CompaniesView } from '../../src/contracts/companies.ts'
 import type { ProcessesView } from '../../src/contracts/processes.ts'
@@ -7,15 +7,15 @@ import type { QueuedRun } from '../../src/contracts/runs.ts'
 import { call, hasEnded, Problem } from '../api.ts'
 import { sizeText } from '../clock.ts'
 import { readAllAgain } from '../live.ts'
-import { usePaused } from '../paused.ts'
+import { usePaused, useRead } from '../reads.ts'
 import { typedData } from '../queued-data.ts'
 import { visible } from '../visible.ts'
 import { reasonOf } from './action-button.tsx'
 import { BlockedNotice, useBlocked } from './blockable-button.tsx'
 import { nameOf } from './company.tsx'
-import { FieldName } from './field-name.tsx'
+import { Commas, FieldName, Outside } from './elements.tsx'
 import { QueueConflict, QueueProblem, QueueResult } from './queue-result.tsx'
-import { Outside } from './text.tsx'
+import { withQuery } from '../../src/isomorphic/pages.ts'
 
 export interface Draft {
   readonly process: string
@@ -127,12 +127,11 @@ export function QueueForm({ draft, onClose }: QueueFormProps) {
       {tags !== null && Object.keys(tags).length > 0 && (
         <p className="muted">
           It gets the same tags:{' '}
-          {Object.entries(tags).map(([name, value], index) => (
-            <span key={name}>
-              {index > 0 && ', '}
-              <Outside text={`${name}=${value}`} />
-            </span>
-          ))}
+          <Commas>
+            {Object.entries(tags).map(([name, value]) => (
+              <Outside key={name} text={`${name}=${value}`} />
+            ))}
+          </Commas>
         </p>
       )}
       <label>
@@ -205,10 +204,7 @@ interface ProcessChoice {
  * first one.
  */
 function useProcesses(chosen: string, onFirst: (first: string) => void): ProcessChoice {
-  const processes = useQuery({
-    queryKey: ['processes'],
-    queryFn: () => call<ProcessesView>('GET', '/processes'),
-  })
+  const processes = useRead<ProcessesView>(['processes'], '/processes')
   const all = processes.data?.Processes.filter(({ BuiltIn }) => !BuiltIn) ?? []
   const [first] = all
   if (chosen === '' && first !== undefined) onFirst(first.Process)
@@ -236,13 +232,8 @@ function Company({ realm, onChange }: CompanyProps) {
   const id = useId()
   const hint = useId()
   const q = usePaused(realm)
-  const companies = useQuery({
-    queryKey: ['company-suggestions', q],
-    queryFn: () =>
-      call<CompaniesView>(
-        'GET',
-        q === '' ? '/companies' : `/companies?${new URLSearchParams({ q })}`,
-      ),
+  const path = withQuery('/companies', { q: q || undefined })
+  const companies = useRead<CompaniesView>(['company-suggestions', q], path, {
     placeholderData: keepPreviousData,
     gcTime: 0,
   })

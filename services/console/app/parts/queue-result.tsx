@@ -1,12 +1,12 @@
-import { useQuery } from '@tanstack/react-query'
 import { useEffect, useRef } from 'react'
 import type { QueuedRun, RunDataView } from '../../src/contracts/runs.ts'
 import { runPage } from '../../src/isomorphic/pages.ts'
-import { call, Problem } from '../api.ts'
+import { Problem } from '../api.ts'
 import { JsonView } from './json-view.tsx'
 import { Link } from './link.tsx'
 import { ProblemHelp, ReadProblem } from './problem.tsx'
-import { Outside } from './text.tsx'
+import { Outside } from './elements.tsx'
+import { useRead } from '../reads.ts'
 
 export interface QueueResultProps {
   readonly process: string
@@ -27,9 +27,7 @@ export function QueueResult(props: QueueResultProps) {
     <>
       <p ref={sentence} tabIndex={-1} className="outside">
         {run.IsNew ? 'Queued: ' : `It is there already, with the same data: ${run.Status}. `}
-        <Link to={runPage(process, id, run.ReplayID)}>
-          <Outside text={id} />
-        </Link>
+        <Link to={runPage(process, id, run.ReplayID)} text={id} />
         {run.IsNew && isPaused && '. It waits until the process is resumed.'}
       </p>
       {run.CompanyUnchecked && (
@@ -84,19 +82,14 @@ export interface QueueConflictProps {
  * coordinator compares.
  */
 export function QueueConflict({ process, id, realm, tags }: QueueConflictProps) {
-  const stored = useQuery({
-    queryKey: ['run', process, id, '0', 'conflict'],
-    queryFn: () => call<RunDataView>('GET', `${runPage(process, id)}/data?run=0`),
-  })
+  const key = ['run', process, id, '0', 'conflict']
+  const stored = useRead<RunDataView>(key, `${runPage(process, id)}/data?run=0`)
   const other = stored.data
   return (
     <div className="conflict">
       <p className="failure outside" role="alert">
-        The id is taken by other data:{' '}
-        <Link to={runPage(process, id)}>
-          <Outside text={id} />
-        </Link>
-        . Choose another id, or the same data.
+        The id is taken by other data: <Link to={runPage(process, id)} text={id} />. Choose another
+        id, or the same data.
       </p>
       <ReadProblem error={stored.error} hasData={false} />
       {other !== undefined && (

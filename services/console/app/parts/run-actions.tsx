@@ -1,16 +1,27 @@
-import type { ActedRun, RunAction, RunView } from '../../src/contracts/runs.ts'
-import type { SessionView } from '../../src/contracts/session.ts'
+/** The actions on a run: as buttons on its page, and as the menu of its row in the list. */
+import { type RefObject, useEffect, useRef, useState } from 'react'
+import type { ActedRun, RunAction, RunRow, RunView } from '../../src/contracts/runs.ts'
 import { runPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
+import { copy } from '../notice.ts'
+import { useRead } from '../reads.ts'
 import { goTo } from '../router.ts'
-import { visible } from '../visible.ts'
-import { ActionButton, type ActionButtonProps, reasonOf } from './action-button.tsx'
-import { roleReason } from './blockable-button.tsx'
-import { ConnectButton } from './connect-button.tsx'
-import { FieldName } from './field-name.tsx'
+import { curlCommand, showCommand } from '../shell-text.ts'
+import { visible, visibleLines } from '../visible.ts'
+import {
+  ActionButton,
+  type ActionButtonProps,
+  ActionDialog,
+  type ActionRequest,
+  reasonOf,
+} from './action-button.tsx'
+import { BlockableButton, useRole, useSession } from './blockable-button.tsx'
 import { REJECTED_AGAIN } from './bulk-button.tsx'
-import { useRunCopy } from './run-copy.tsx'
-import { RunMenu } from './run-menu.tsx'
+import { ConnectButton } from './connect-button.tsx'
+import { FieldName, Outside } from './elements.tsx'
+import { Link } from './link.tsx'
+import { Menu, MoreMenu } from './more-menu.tsx'
+import { useRunCopy } from './queue-button.tsx'
 
 /** The consequence of each action, for its confirmation. */
 function consequenceOf(action: RunAction, run: RunView): string {
@@ -46,20 +57,15 @@ const ACTIONS = [
   { action: 'cancel', verb: 'Cancel run', done: 'The run is cancelled.' },
 ] as const satisfies readonly { action: RunAction; verb: string; done: string }[]
 
-export interface RunActionsProps {
-  readonly session: SessionView
-  readonly run: RunView
-}
-
-export type OfferedAction = ActionButtonProps & { readonly action: RunAction }
+type OfferedAction = ActionButtonProps & { readonly action: RunAction }
 
 /**
  * Returns the actions on a run, for its page and for the menu of the list. For an action that is not possible now, the
  * result contains the reason. `onReplayed` gets the number of the new run after a replay.
  */
-export function actionsOn(
-  { session, run }: RunActionsProps,
-  onReplayed: (run: number) => void,
+function actionsOn(
+  run: RunView,
+  onReplayed: (run: number) => void = () => {},
 ): readonly OfferedAction[] {
   const { Process: process, TransactionID: id } = run
   const act = async (action: RunAction, form: FormData, key: string): Promise<void> => {
@@ -80,7 +86,7 @@ export function actionsOn(
     ({ action, verb, done }) => ({
       action,
       verb,
-      blocked: roleReason(session) ?? run.Blocked[action],
+      blocked: run.Blocked[action],
       object: `run ${run.ReplayID} of ${id}`,
       ...(action === 'cancel' && { question: 'Cancel', isDangerous: true }),
       ...(action === 'undo' && { isDangerous: true }),
@@ -97,21 +103,30 @@ export function actionsOn(
  * Shows the actions on a run. An action that is not possible now shows the reason. If the data of the run was rejected,
  * queuing a copy with changes is the first action. Otherwise, this action is in the menu.
  */
-export function RunActions({ run, session }: RunActionsProps) {
-  const { Process: process, TransactionID: id } = run
-  const actions = actionsOn({ session, run }, (number) => goTo(runPage(process, id, number)))
-  const copy = useRunCopy(session, run)
+export function RunActions({ run }: { readonly run: RunView }) {
+  const { Process: process, TransactionID: id, ReplayID: number } = run
+  const actions = actionsOn(run, (next) => goTo(runPage(process, id, next)))
+  const copied = useRunCopy(run)
+  const [isRaw, setRaw] = useState(false)
   return (
     <div className="buttons">
-      {run.Broken !== null && <ConnectButton session={session} company={run.Broken} isPrimary />}
-      {run.DataRejected && copy.button}
+      {run.Broken !== null && <ConnectButton company={run.Broken} isPrimary />}
+      {run.DataRejected && copied.button}
       {actions.map((offered) => (
         <ActionButton key={offered.action} {...offered} />
       ))}
-      <RunMenu session={session} run={run}>
-        {!run.DataRejected && copy.button}
-      </RunMenu>
-      {copy.dialog}
+      <MoreMenu object={`run ${number} of ${visible(id)}`}>
+        {!run.DataRejected && copied.button}
+        <CopyButtons run={run} />
+        <button type="button" onClick={() => copy(curlCommand(process, id, number))}>
+          Copy as curl
+        </button>
+        <button type="button" onClick={() => setRaw(true)}>
+          Show as JSON
+        </button>
+      </MoreMenu>
+      {isRaw && <RawDialog run={run} onClose={() => setRaw(false)} />}
+      {copied.dialog}
     </div>
   )
 }
@@ -154,6 +169,107 @@ function ActionFields({ action, run }: { readonly action: RunAction; readonly ru
             <input type="radio" name="outcome" value="not_done" required /> No, run it again
           </label>
         </fieldset>
+      )}
+    </>
+  )
+}
+
+function CopyButtons({
+  run: { Process: process, TransactionID: id, ReplayID: number },
+}: {
+  readonly run: Pick<RunRow, 'Process' | 'TransactionID' | 'ReplayID'>
+}) {
+  const { CommandLine } = useSession()
+  const texts = {
+    'Copy the id': id,
+    'Copy a link': new URL(runPage(process, id, number), location.href).href,
+    'Copy as command': showCommand(CommandLine, process, id, number),
+  }
+  return Object.entries(texts).map(([name, text]) => (
+    <button key={name} type="button" onClick={() => copy(text)}>
+      {name}
+    </button>
+  ))
+}
+
+function RawDialog({ run, onClose }: { readonly run: RunView; readonly onClose: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null)
+  useEffect(() => dialog.current?.showModal(), [])
+  const text = JSON.stringify(run, null, 2)
+  return (
+    <dialog ref={dialog} className="large" aria-labelledby="raw" onClose={onClose}>
+      <h2 id="raw">The run as JSON</h2>
+      <p className="muted">As the console reads it, without the business data.</p>
+      {/* A person can focus this element and scroll it with the keyboard. */}
+      {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex */}
+      <pre className="scroll" tabIndex={0}>
+        {visibleLines(text)}
+      </pre>
+      <div className="buttons">
+        <button type="button" onClick={() => copy(text)}>
+          Copy
+        </button>
+        <button type="button" onClick={() => dialog.current?.close()}>
+          Close
+        </button>
+      </div>
+    </dialog>
+  )
+}
+
+export interface RunRowMenuProps {
+  /** The id that the buttons of the rows have as their `popoverTarget`. */
+  readonly id: string
+  /** The run of the row whose menu was opened last. */
+  readonly run: RunRow
+  readonly opener: RefObject<HTMLElement | null>
+}
+
+/**
+ * The menu of a row of the list of runs. All rows share one menu, so that a long list needs few elements. The run is
+ * read when the menu is opened, because an action needs the version of the run, and the list does not have the version.
+ */
+export function RunRowMenu({ id, run: row, opener }: RunRowMenuProps) {
+  const [isOpen, setOpen] = useState(false)
+  const [chosen, setChosen] = useState<RunAction | null>(null)
+  const unansweredRef = useRef<ActionRequest | null>(null)
+  const { Process: process, TransactionID: transaction, ReplayID: number } = row
+  const page = runPage(process, transaction, number)
+  const key = ['run', process, transaction, String(number)]
+  const { data: run, error } = useRead<RunView>(key, page, { enabled: isOpen })
+  const role = useRole()
+  const actions = run === undefined ? [] : actionsOn(run)
+  const copied = useRunCopy(run)
+  const confirmed = actions.find(({ action }) => action === chosen)
+  return (
+    <>
+      <Menu id={id} opener={opener} onToggle={setOpen}>
+        <Link to={page}>Open</Link>
+        <a href={page} target="_blank" rel="noopener">
+          Open in a new tab
+        </a>
+        <CopyButtons run={row} />
+        <hr />
+        {row.DataRejected && copied.button}
+        {actions.map(({ action, verb, blocked }) => (
+          <BlockableButton key={action} blocked={role ?? blocked} onClick={() => setChosen(action)}>
+            {verb}…
+          </BlockableButton>
+        ))}
+        {!row.DataRejected && copied.button}
+        {run === undefined && (
+          <p className="muted">
+            {error === null ? 'The actions are being read.' : <Outside text={error.message} />}
+          </p>
+        )}
+      </Menu>
+      {copied.dialog}
+      {confirmed !== undefined && (
+        <ActionDialog
+          {...confirmed}
+          unansweredRef={unansweredRef}
+          onClose={() => setChosen(null)}
+        />
       )}
     </>
   )

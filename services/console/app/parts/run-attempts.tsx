@@ -6,9 +6,9 @@ import { visible } from '../visible.ts'
 import { fullMs, timeMs } from '../clock.ts'
 import { EntryObject, EntryState, isFinding } from './entry-table.tsx'
 import { RunStatus, shownStatus } from './run-status.tsx'
-import { TableHead } from './table-head.tsx'
-import { Outside } from './text.tsx'
+import { Outside, Panel, TableHead } from './elements.tsx'
 import { exact } from './timeline.tsx'
+import { useSession } from './blockable-button.tsx'
 
 /** Shows the state of each step, even of a step that was not reached. */
 export function RunSteps({ run }: { readonly run: RunView }) {
@@ -104,20 +104,13 @@ function ReportedProgress({
   )
 }
 
-export interface RunAttemptsProps {
-  readonly run: RunView
-  /** The address of a trace. `{traceId}` is replaced with the id of the trace. */
-  readonly tracesUrl: string | null
-}
-
 /** Shows the attempts of the run as a table, in the order of the steps. */
-export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
+export function RunAttempts({ run }: { readonly run: RunView }) {
   const { AttemptCount: count } = run
   if (count === 0) return null
   const attempts = numberedAttempts(run)
   return (
-    <section className="panel" id="attempts" aria-labelledby="attempts-title">
-      <h2 id="attempts-title">Attempts</h2>
+    <Panel title="Attempts" id="attempts">
       {count > attempts.length && (
         <p className="muted">
           The newest {attempts.length} of {count} attempts.
@@ -162,7 +155,7 @@ export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
                 )}
                 {attempt.TraceId !== null && (
                   <div className="muted">
-                    trace <Trace id={attempt.TraceId} tracesUrl={tracesUrl} />
+                    trace <Trace id={attempt.TraceId} />
                   </div>
                 )}
               </td>
@@ -180,7 +173,7 @@ export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
           ))}
         </tbody>
       </table>
-    </section>
+    </Panel>
   )
 }
 
@@ -214,11 +207,12 @@ function partsOf({ Url }: Request): { readonly origin: string | null; readonly p
     : { origin: url.origin, path: Url.slice(Url.indexOf('/', url.protocol.length + 2)) }
 }
 
-function Trace({ id, tracesUrl }: { readonly id: string; readonly tracesUrl: string | null }) {
-  if (tracesUrl === null) return <Outside text={id} />
+function Trace({ id }: { readonly id: string }) {
+  const { TracesUrl } = useSession()
+  if (TracesUrl === null) return <Outside text={id} />
   return (
     <a
-      href={tracesUrl.replaceAll('{traceId}', encodeURIComponent(id))}
+      href={TracesUrl.replaceAll('{traceId}', encodeURIComponent(id))}
       target="_blank"
       rel="noopener noreferrer"
     >

@@ -1,50 +1,44 @@
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import type { Excerpt, RunDataView, RunText, RunView } from '../../src/contracts/runs.ts'
-import type { SessionView } from '../../src/contracts/session.ts'
-import { runPage } from '../../src/isomorphic/pages.ts'
-import { call, readText } from '../api.ts'
+import { runPage, withQuery } from '../../src/isomorphic/pages.ts'
+import { readText } from '../api.ts'
 import { sizeText } from '../clock.ts'
 import { showFragment, useFragment } from '../router.ts'
-import { BlockableButton, dataReason } from './blockable-button.tsx'
+import { BlockableButton, useDataReason, useSession } from './blockable-button.tsx'
 import { JsonView } from './json-view.tsx'
 import { ReadProblem } from './problem.tsx'
-import { Outside } from './text.tsx'
-
-export interface RunDataProps {
-  readonly session: SessionView
-  readonly run: RunView
-}
+import { Outside, Panel } from './elements.tsx'
+import { useRead } from '../reads.ts'
 
 /**
  * Shows the business data of the run. The data is read only if the person opens this part: the fragment of the address
  * is then `data`.
  */
-export function RunData({ session, run }: RunDataProps) {
+export function RunData({ run }: { readonly run: RunView }) {
   const { Process: process, TransactionID: id } = run
   // The data is also shown if a person opens a link to this part.
   const isShown = useFragment() === 'data'
-  const data = useQuery({
-    queryKey: ['run', process, id, String(run.ReplayID), 'data', run.Version],
-    queryFn: () => call<RunDataView>('GET', `${runPage(process, id)}/data?run=${run.ReplayID}`),
-    enabled: isShown && session.SeesData,
-  })
-  const isOpen = isShown && session.SeesData
+  const { SeesData } = useSession()
+  const noData = useDataReason()
+  const key = ['run', process, id, String(run.ReplayID), 'data', run.Version]
+  const path = `${runPage(process, id)}/data?run=${run.ReplayID}`
+  const data = useRead<RunDataView>(key, path, { enabled: isShown && SeesData })
+  const isOpen = isShown && SeesData
   return (
-    <section className="panel" id="data" aria-labelledby="data-title">
-      <h2 id="data-title">Data</h2>
+    <Panel title="Data" id="data">
       {!isOpen && (
         <>
           <p className="muted">The initial data of the run, and the responses of its steps.</p>
           <div className="buttons">
-            <BlockableButton blocked={dataReason(session)} onClick={() => showFragment('data')}>
+            <BlockableButton blocked={noData} onClick={() => showFragment('data')}>
               Show data
             </BlockableButton>
           </div>
         </>
       )}
       <ReadProblem error={data.error} hasData={data.data !== undefined} />
-      {session.SeesData && data.data !== undefined && (
+      {SeesData && data.data !== undefined && (
         <>
           <Text run={run} name="Initial data" of="initial" excerpt={data.data.InitialData} />
           {data.data.Items.map(({ StepName: step, Data: item, State: state, ResponseBody }) => (
@@ -62,7 +56,7 @@ export function RunData({ session, run }: RunDataProps) {
           ))}
         </>
       )}
-    </section>
+    </Panel>
   )
 }
 
@@ -76,11 +70,8 @@ interface TextProps {
 
 function Text({ run, name, of, step, excerpt }: TextProps) {
   const [isWhole, setWhole] = useState(false)
-  const path = `${runPage(run.Process, run.TransactionID)}/text?${new URLSearchParams({
-    run: String(run.ReplayID),
-    of,
-    ...(step !== undefined && { step }),
-  })}`
+  const { Process, TransactionID, ReplayID } = run
+  const path = withQuery(`${runPage(Process, TransactionID)}/text`, { run: ReplayID, of, step })
   const whole = useQuery({
     queryKey: ['run-text', path, run.Version],
     queryFn: () => readText(path),

@@ -1,27 +1,26 @@
-import { useQuery } from '@tanstack/react-query'
 import type { ActedRun, DecisionBody, RunDataView, RunView } from '../../src/contracts/runs.ts'
 import { runPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { ActionButton, reasonOf } from './action-button.tsx'
-import { roleReason } from './blockable-button.tsx'
-import { FieldName } from './field-name.tsx'
+import { useSession } from './blockable-button.tsx'
+import { Fact, FieldName, Outside } from './elements.tsx'
 import { ReadProblem } from './problem.tsx'
-import type { RunActionsProps } from './run-actions.tsx'
-import { Outside } from './text.tsx'
+import { useRead } from '../reads.ts'
 
-interface RunDecisionProps extends RunActionsProps {
+interface RunDecisionProps {
+  readonly run: RunView
   readonly decision: NonNullable<RunView['Decision']>
 }
 
 /** Shows what a person is asked about the run, and one button for each choice. */
-export function RunDecision({ session, run, decision }: RunDecisionProps) {
+export function RunDecision({ run, decision }: RunDecisionProps) {
   const { Process: process, TransactionID: id, ReplayID: number, Version } = run
   const { Event, Choices, HasNote } = decision
   const path = runPage(process, id)
-  const { data, error } = useQuery({
-    queryKey: ['run', process, id, String(number), 'data', Version],
-    queryFn: () => call<RunDataView>('GET', `${path}/data?run=${number}`),
-    enabled: session.SeesData,
+  const { SeesData } = useSession()
+  const queryKey = ['run', process, id, String(number), 'data', Version]
+  const { data, error } = useRead<RunDataView>(queryKey, `${path}/data?run=${number}`, {
+    enabled: SeesData,
   })
   const ask = data?.Items.find(({ StepName }) => StepName === Event)?.Ask ?? null
   const act = (choice: boolean | string) => (form: FormData, key: string) => {
@@ -46,14 +45,16 @@ export function RunDecision({ session, run, decision }: RunDecisionProps) {
           </h2>
           <dl className="figures">
             {ask.Facts.map(({ Name, Text }) => (
-              <div key={Name}>
-                <dt>
-                  <Outside text={Name} />
-                </dt>
-                <dd className="outside">
-                  <Outside text={Text} />
-                </dd>
-              </div>
+              <Fact
+                key={Name}
+                name={
+                  <>
+                    <Outside text={Name} />
+                  </>
+                }
+              >
+                <Outside text={Text} />
+              </Fact>
             ))}
           </dl>
         </>
@@ -64,7 +65,6 @@ export function RunDecision({ session, run, decision }: RunDecisionProps) {
             key={Text}
             verb={Text}
             question={`Decide “${Text}” for`}
-            blocked={roleReason(session)}
             object={`run ${number} of ${id}`}
             consequence="The run goes on with this decision, which names you. It cannot be changed."
             // A note is passed to the process. Without a place for it, the reason is.

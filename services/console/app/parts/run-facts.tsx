@@ -1,11 +1,11 @@
 import type { RunView } from '../../src/contracts/runs.ts'
-import { companyPage, runPage } from '../../src/isomorphic/pages.ts'
+import { companyPage, runPage, withQuery } from '../../src/isomorphic/pages.ts'
 import { full } from '../clock.ts'
 import type { Status } from '../run-query.ts'
 import { ActivityText } from './activity-text.tsx'
 import { Ago } from './ago.tsx'
 import { Link } from './link.tsx'
-import { Outside } from './text.tsx'
+import { Commas, Fact, Outside } from './elements.tsx'
 import { exact } from './timeline.tsx'
 
 /** Shows the company, the times and the tags of a run, and the other runs of its transaction. */
@@ -13,110 +13,91 @@ export function RunFacts({ run }: { readonly run: RunView }) {
   const ended = run.CompletedAt
   return (
     <dl className="figures">
-      <div>
-        <dt>Run</dt>
-        <dd>
-          {run.Runs.map(({ ReplayID }, index) => (
-            <span key={ReplayID}>
-              {index > 0 && ', '}
-              {ReplayID === run.ReplayID ? (
-                <strong>{ReplayID}</strong>
-              ) : (
-                <Link to={runPage(run.Process, run.TransactionID, ReplayID)}>{ReplayID}</Link>
-              )}
-            </span>
-          ))}
-        </dd>
-      </div>
-      <div>
-        <dt>Company</dt>
-        <dd>
-          {run.Realm === null ? (
-            '—'
-          ) : (
-            <Link to={companyPage(run.Realm)}>
-              <Outside text={run.Company ?? run.Realm} />
-            </Link>
+      <Fact name="Run">
+        <Commas>
+          {run.Runs.map(({ ReplayID }) =>
+            ReplayID === run.ReplayID ? (
+              <strong key={ReplayID}>{ReplayID}</strong>
+            ) : (
+              <Link key={ReplayID} to={runPage(run.Process, run.TransactionID, ReplayID)}>
+                {ReplayID}
+              </Link>
+            ),
           )}
-          {run.Company !== null && (
-            <div className="muted">
-              <Outside text={run.Realm ?? ''} />
-            </div>
-          )}
-        </dd>
-      </div>
-      <div>
-        <dt>Queued</dt>
-        <dd>{full(run.CreatedAt)}</dd>
-      </div>
-      <div>
-        <dt>Ended</dt>
-        <dd>
-          {ended === null
-            ? '—'
-            : `${full(ended)} (${exact(Date.parse(ended) - Date.parse(run.CreatedAt))})`}
-        </dd>
-      </div>
+        </Commas>
+      </Fact>
+      <Fact name="Company">
+        {run.Realm === null ? (
+          '—'
+        ) : (
+          <Link to={companyPage(run.Realm)} text={run.Company ?? run.Realm} />
+        )}
+        {run.Company !== null && (
+          <div className="muted">
+            <Outside text={run.Realm ?? ''} />
+          </div>
+        )}
+      </Fact>
+      <Fact name="Queued">{full(run.CreatedAt)}</Fact>
+      <Fact name="Ended">
+        {ended === null
+          ? '—'
+          : `${full(ended)} (${exact(Date.parse(ended) - Date.parse(run.CreatedAt))})`}
+      </Fact>
       {run.Parent !== undefined && (
-        <div>
-          <dt>Child of</dt>
-          <dd>
-            <Link to={runPage(run.Parent.Process, run.Parent.TransactionID, run.Parent.ReplayID)}>
-              <Outside text={run.Parent.TransactionID} />
-            </Link>
-          </dd>
-        </div>
+        <Fact name="Child of">
+          <Link
+            to={runPage(run.Parent.Process, run.Parent.TransactionID, run.Parent.ReplayID)}
+            text={run.Parent.TransactionID}
+          />
+        </Fact>
       )}
       {(run.Children ?? []).map((family) => (
-        <div key={family.Place}>
-          <dt>
-            Children of <Outside text={family.Place} />
-          </dt>
-          <dd>
-            <Link to={childrenPage(family)}>
-              {`${family.Completed} of ${family.Total} completed`}
-            </Link>
-            {family.Active > 0 && `, ${family.Active} active`}
-            {family.Waiting > 0 && ` (${family.Waiting} wait for their turn)`}
-            {family.Failed > 0 && (
-              <>
-                {', '}
-                <Link to={childrenPage(family, NOT_COMPLETED)}>
-                  {`${family.Failed} not completed`}
-                </Link>
-              </>
-            )}
-            {!family.IsLoaded && (
-              <div className="muted">
-                <Outside text={`The process ${family.Process} is not loaded: the children wait.`} />
-              </div>
-            )}
-          </dd>
-        </div>
+        <Fact
+          key={family.Place}
+          name={
+            <>
+              Children of <Outside text={family.Place} />
+            </>
+          }
+        >
+          <Link to={childrenPage(family)}>
+            {`${family.Completed} of ${family.Total} completed`}
+          </Link>
+          {family.Active > 0 && `, ${family.Active} active`}
+          {family.Waiting > 0 && ` (${family.Waiting} wait for their turn)`}
+          {family.Failed > 0 && (
+            <>
+              {', '}
+              <Link to={childrenPage(family, NOT_COMPLETED)}>
+                {`${family.Failed} not completed`}
+              </Link>
+            </>
+          )}
+          {!family.IsLoaded && (
+            <div className="muted">
+              <Outside text={`The process ${family.Process} is not loaded: the children wait.`} />
+            </div>
+          )}
+        </Fact>
       ))}
-      {run.Priority === 'high' && (
-        <div>
-          <dt>Priority</dt>
-          <dd>high</dd>
-        </div>
-      )}
+      {run.Priority === 'high' && <Fact name="Priority">high</Fact>}
       {run.DefinitionVersion !== null && (
-        <div>
-          <dt>Version of the process</dt>
-          <dd>
-            <Outside text={run.DefinitionVersion} />
-          </dd>
-        </div>
+        <Fact name="Version of the process">
+          <Outside text={run.DefinitionVersion} />
+        </Fact>
       )}
       {Object.entries(run.Tags ?? {}).map(([name, value]) => (
-        <div key={name}>
-          <dt>
-            <Outside text={name} />
-          </dt>
-          <dd className="outside">
-            <Outside text={value} />
-          </dd>
-        </div>
+        <Fact
+          key={name}
+          name={
+            <>
+              <Outside text={name} />
+            </>
+          }
+        >
+          <Outside text={value} />
+        </Fact>
       ))}
     </dl>
   )
@@ -130,10 +111,7 @@ function childrenPage(
   { Process: process, IdPrefix: idPrefix }: NonNullable<RunView['Children']>[number],
   statuses: readonly Status[] = [],
 ): string {
-  const query = new URLSearchParams(statuses.map((status) => ['status', status]))
-  for (const [name, value] of Object.entries({ children: 'true', process, idPrefix }))
-    query.set(name, value)
-  return `/runs?${query}`
+  return withQuery('/runs', { status: statuses, children: true, process, idPrefix })
 }
 
 /** Shows who acted on the transaction, when and why. */

@@ -1,8 +1,8 @@
-import type { FormEvent } from 'react'
+import { useSyncExternalStore } from 'react'
+import { Chip, FilterForm, takeField } from './filters.tsx'
 import type { RunCounts } from '../../src/contracts/now.ts'
 import type { RunsView } from '../../src/contracts/runs.ts'
 import { full } from '../clock.ts'
-import { useIsNarrow } from '../narrow.ts'
 import { useNow, useRunCounts } from '../now.ts'
 import { goTo, setQuery } from '../router.ts'
 import { FAILED, IN_FLIGHT, type RunQuery, type Status } from '../run-query.ts'
@@ -10,7 +10,7 @@ import { serverNow } from '../server-clock.ts'
 import { visible } from '../visible.ts'
 import { AsOf } from './ago.tsx'
 import { Link } from './link.tsx'
-import { Outside } from './text.tsx'
+import { Outside } from './elements.tsx'
 
 /**
  * The groups of runs above the list. Each group is a filter by status, except `inDoubt`, which is a
@@ -130,6 +130,17 @@ export function Groups({ query }: { readonly query: URLSearchParams }) {
   )
 }
 
+/** Below this width, the list of runs has lines instead of columns. The style sheet has the same width. */
+const narrow = window.matchMedia('(max-width: 767px)')
+
+function subscribe(listener: () => void): () => void {
+  narrow.addEventListener('change', listener)
+  return () => narrow.removeEventListener('change', listener)
+}
+
+/** Returns whether the window is too narrow for the columns of the list of runs. */
+export const useIsNarrow = (): boolean => useSyncExternalStore(subscribe, () => narrow.matches)
+
 /** Shows the filters and the order, which are folded in a narrow window. */
 export function Filters(props: FilterProps) {
   return useIsNarrow() ? (
@@ -143,67 +154,59 @@ export function Filters(props: FilterProps) {
 }
 
 function FilterFields({ query, view }: FilterProps) {
-  const submit = (event: FormEvent<HTMLFormElement>): void => {
-    event.preventDefault()
-    const form = new FormData(event.currentTarget)
-    const next = new URLSearchParams(query)
-    for (const name of ['process', ...FIELDS.map((field) => field.name)]) {
-      const value = form.get(name)
-      if (typeof value === 'string' && value.trim() !== '') next.set(name, value.trim())
-      else next.delete(name)
-    }
+  const chooseMore = (form: FormData, next: URLSearchParams): void => {
+    takeField(form, 'process', next)
     const hours = Number(form.get('hours'))
     if (hours > 0) next.set('since', new Date(serverNow() - hours * 3_600_000).toISOString())
-    setQuery(next)
   }
   const process = query.get('process') ?? ''
   const processes = [...new Set([...(view?.Processes ?? []), process])].filter(
     (name) => name !== '',
   )
   return (
-    <form className="filters" onSubmit={submit} aria-label="Filter">
-      <label>
-        Process
-        <select
-          name="process"
-          key={processes.join()}
-          defaultValue={process}
-          onChange={({ currentTarget }) => currentTarget.form?.requestSubmit()}
-        >
-          <option value="">any</option>
-          {processes.map((name) => (
-            <option key={name} value={name}>
-              {visible(name)}
-            </option>
-          ))}
-        </select>
-      </label>
-      {FIELDS.map(({ name, label }) => (
-        <label key={name}>
-          {label}
-          <input name={name} defaultValue={query.get(name) ?? ''} autoComplete="off" />
+    <FilterForm
+      fields={FIELDS}
+      query={query}
+      choose={chooseMore}
+      before={
+        <label>
+          Process
+          <select
+            name="process"
+            key={processes.join()}
+            defaultValue={process}
+            onChange={({ currentTarget }) => currentTarget.form?.requestSubmit()}
+          >
+            <option value="">any</option>
+            {processes.map((name) => (
+              <option key={name} value={name}>
+                {visible(name)}
+              </option>
+            ))}
+          </select>
         </label>
-      ))}
-      <label>
-        Changed within
-        <select
-          name="hours"
-          defaultValue=""
-          onChange={({ currentTarget }) => currentTarget.form?.requestSubmit()}
-        >
-          <option value="">any time</option>
-          {CHANGED_WITHIN.map(({ hours, text }) => (
-            <option key={hours} value={hours}>
-              {text}
-            </option>
-          ))}
-        </select>
-      </label>
-      <Order query={query} />
-      <div className="buttons">
-        <button type="submit">Filter</button>
-      </div>
-    </form>
+      }
+      after={
+        <>
+          <label>
+            Changed within
+            <select
+              name="hours"
+              defaultValue=""
+              onChange={({ currentTarget }) => currentTarget.form?.requestSubmit()}
+            >
+              <option value="">any time</option>
+              {CHANGED_WITHIN.map(({ hours, text }) => (
+                <option key={hours} value={hours}>
+                  {text}
+                </option>
+              ))}
+            </select>
+          </label>
+          <Order query={query} />
+        </>
+      }
+    />
   )
 }
 
@@ -238,37 +241,30 @@ export function FilterChips({ query, wrong, companies }: FilterChipsProps) {
     <ul className="chips" aria-label="Filters">
       {values.map(([name, value]) => (
         <li key={`${name} ${value}`}>
-          <button
-            type="button"
-            className="chip outside"
-            onClick={() => {
+          <Chip
+            onRemove={() => {
               const next = new URLSearchParams(query)
               next.delete(name, value)
               setQuery(next)
             }}
           >
-            <span className="unseen">Remove the filter </span>
-            <Outside text={filterText(name, value, companies)} /> <span aria-hidden="true">×</span>
-          </button>
+            <Outside text={filterText(name, value, companies)} />
+          </Chip>
         </li>
       ))}
       {wrong.map(([name, value], index) => (
         // The same wrong value may be given twice.
         <li key={`${name} ${value} ${index}`}>
-          <button
-            type="button"
-            className="chip wrong outside"
-            title="The coordinator does not accept this value, so it is not used."
-            onClick={() => {
+          <Chip
+            wrong="The coordinator does not accept this value, so it is not used."
+            onRemove={() => {
               const next = new URLSearchParams(location.search)
               next.delete(name, value)
               setQuery(next)
             }}
           >
-            <span className="unseen">Remove the wrong value </span>
-            <span aria-hidden="true">✕</span> <Outside text={filterText(name, value, companies)} />{' '}
-            is not possible <span aria-hidden="true">×</span>
-          </button>
+            <Outside text={filterText(name, value, companies)} />
+          </Chip>
         </li>
       ))}
       <li>

@@ -7,7 +7,7 @@ import { Ago } from './ago.tsx'
 import { Until } from './company.tsx'
 import { Link } from './link.tsx'
 import { RunStatus, shownStatus } from './run-status.tsx'
-import { Outside } from './text.tsx'
+import { Outside } from './elements.tsx'
 
 export interface RunRowProps {
   readonly run: ListedRun
@@ -140,9 +140,7 @@ function Remark({ run, order }: Pick<RunRowProps, 'run' | 'order'>): ReactNode {
 }
 
 const RunLink = ({ run }: Pick<RunRowProps, 'run'>) => (
-  <Link to={runPage(run.Process, run.TransactionID, run.ReplayID)}>
-    <Outside text={run.TransactionID} />
-  </Link>
+  <Link to={runPage(run.Process, run.TransactionID, run.ReplayID)} text={run.TransactionID} />
 )
 
 /** The process, the step, and the number of the run if the transaction was replayed. */
@@ -159,7 +157,5 @@ interface CompanyLinkProps {
 }
 
 const CompanyLink = ({ realm, companies }: CompanyLinkProps) => (
-  <Link to={companyPage(realm)}>
-    <Outside text={companies.get(realm) ?? realm} />
-  </Link>
+  <Link to={companyPage(realm)} text={companies.get(realm) ?? realm} />
 )

@@ -11,11 +11,10 @@ import {
   useRef,
   useState,
 } from 'react'
-import type { SessionView } from '../../src/contracts/session.ts'
 import { keyOf, type ListedRun, type RunOrder, type VisibleRows } from '../run-list.ts'
-import { useIsNarrow } from '../narrow.ts'
+import { useIsNarrow } from './run-filters.tsx'
 import { useSettings } from '../settings.ts'
-import { RunRowMenu } from './run-row-menu.tsx'
+import { RunRowMenu } from './run-actions.tsx'
 import { visible } from '../visible.ts'
 import { RunRow } from './run-row.tsx'
 
@@ -33,7 +32,6 @@ const SHORT_ID = 16
 const OVERSCAN = 6
 
 export interface RunTableProps {
-  readonly session: SessionView
   readonly order: RunOrder
   readonly rows: readonly ListedRun[]
   readonly hasMore: boolean
@@ -214,12 +212,7 @@ export function RunTable(props: RunTableProps) {
       </table>
       {/* The buttons of the rows refer to the menu even before a person presses one, so the menu is always rendered. */}
       {rows[0] !== undefined && (
-        <RunRowMenu
-          id={menuId}
-          session={props.session}
-          run={menuRun ?? rows[0]}
-          opener={menuOpener}
-        />
+        <RunRowMenu id={menuId} run={menuRun ?? rows[0]} opener={menuOpener} />
       )}
     </div>
   )

@@ -1,13 +1,13 @@
 // oxlint-disable jsx-a11y/prefer-tag-over-role -- no elements exist for the list of a combobox with a field
-import { keepPreviousData, useQuery } from '@tanstack/react-query'
+import { keepPreviousData } from '@tanstack/react-query'
 import { type KeyboardEvent, useEffect, useId, useRef, useState } from 'react'
 import type { MissingService } from '../../src/contracts/services.ts'
 import type { SearchView } from '../../src/contracts/search.ts'
-import { call } from '../api.ts'
 import { timeOfDay } from '../clock.ts'
-import { usePaused } from '../paused.ts'
+import { usePaused, useRead } from '../reads.ts'
 import { goTo } from '../router.ts'
-import { Outside } from './text.tsx'
+import { Outside } from './elements.tsx'
+import { withQuery } from '../../src/isomorphic/pages.ts'
 
 export interface SearchPage {
   readonly path: string
@@ -43,9 +43,7 @@ export function SearchDialog({ pages, onClose }: SearchDialogProps) {
   const [active, setActive] = useState(0)
   const q = usePaused(text.trim())
   useEffect(() => dialog.current?.showModal(), [])
-  const search = useQuery({
-    queryKey: ['search', q],
-    queryFn: () => call<SearchView>('GET', `/search?${new URLSearchParams({ q })}`),
+  const search = useRead<SearchView>(['search', q], withQuery('/search', { q }), {
     enabled: q !== '',
     placeholderData: keepPreviousData,
     gcTime: 0,

@@ -3,7 +3,7 @@ import { counted } from '../../src/isomorphic/texts.ts'
 import { duration, fullMs, useSeconds } from '../clock.ts'
 import { visible } from '../visible.ts'
 import { barOf, type SegmentKind, waterfall } from '../waterfall.ts'
-import { Outside } from './text.tsx'
+import { Outside } from './elements.tsx'
 
 /** The width of the drawing in its own units. The browser stretches the drawing. */
 const WIDTH = 1_000

@@ -1,12 +1,11 @@
-import { useQuery } from '@tanstack/react-query'
 import type { RunsView } from '../../src/contracts/runs.ts'
 import { counted } from '../../src/isomorphic/texts.ts'
-import { runPage } from '../../src/isomorphic/pages.ts'
-import { call } from '../api.ts'
+import { runPage, withQuery } from '../../src/isomorphic/pages.ts'
 import { Ago } from './ago.tsx'
 import { Link } from './link.tsx'
 import { ReadProblem } from './problem.tsx'
-import { Outside } from './text.tsx'
+import { Outside, Panel } from './elements.tsx'
+import { useRead } from '../reads.ts'
 
 const SHOWN = 5
 
@@ -20,24 +19,18 @@ interface WaitingRunsProps {
 
 /** Shows how many runs wait for a company, and the newest of them. */
 export function WaitingRuns({ realm, count, isPaused }: WaitingRunsProps) {
-  const query = new URLSearchParams([
-    ['status', 'Waiting'],
-    ['waitingFor', `ACC-${realm}`],
-    ['waitingFor', `paused:${realm}`],
-    ['children', 'true'],
-  ]).toString()
-  // The key begins with `runs`, so this query is repeated when the event stream reports changed runs.
-  const { data, error } = useQuery({
-    queryKey: ['runs', 'of-company', realm],
-    queryFn: () => call<RunsView>('GET', `/runs?${query}&limit=${SHOWN}`),
-    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
+  const list = withQuery('/runs', {
+    status: 'Waiting',
+    waitingFor: [`ACC-${realm}`, `paused:${realm}`],
+    children: true,
   })
+  // The key begins with `runs`, so this query is repeated when the event stream reports changed runs.
+  const { data, error } = useRead<RunsView>(['runs', 'of-company', realm], `${list}&limit=${SHOWN}`)
   const runs = data?.Runs ?? []
   // The list may be newer than the count, and may therefore contain more runs.
   const total = Math.max(count ?? 0, runs.length)
   return (
-    <section className="panel" aria-labelledby="waiting">
-      <h2 id="waiting">Waiting runs</h2>
+    <Panel title="Waiting runs">
       <ReadProblem error={error} hasData={data !== undefined} />
       {data !== undefined && runs.length === 0 && (
         <p className="muted">No run waits for this company.</p>
@@ -45,7 +38,7 @@ export function WaitingRuns({ realm, count, isPaused }: WaitingRunsProps) {
       {data !== undefined && runs.length > 0 && (
         <>
           <p>
-            <Link to={`/runs?${query}`}>
+            <Link to={list}>
               {data.Next !== null && total === runs.length && 'More than '}
               {counted(total, 'run waits', 'runs wait')}
             </Link>{' '}
@@ -57,9 +50,7 @@ export function WaitingRuns({ realm, count, isPaused }: WaitingRunsProps) {
               <li key={JSON.stringify([Process, TransactionID, ReplayID])}>
                 <Ago time={UpdatedAt} />
                 <span>
-                  <Link to={runPage(Process, TransactionID, ReplayID)}>
-                    <Outside text={TransactionID} />
-                  </Link>{' '}
+                  <Link to={runPage(Process, TransactionID, ReplayID)} text={TransactionID} />{' '}
                   <span className="muted">
                     <Outside text={`${Process} · ${StepName}`} />
                     {ReplayID > 0 && ` · run ${ReplayID}`}
@@ -70,11 +61,11 @@ export function WaitingRuns({ realm, count, isPaused }: WaitingRunsProps) {
           </ol>
           {total > runs.length && (
             <p className="muted">
-              <Link to={`/runs?${query}`}>Show the others</Link>
+              <Link to={list}>Show the others</Link>
             </p>
           )}
         </>
       )}
-    </section>
+    </Panel>
   )
 }

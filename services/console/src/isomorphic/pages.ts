@@ -29,7 +29,8 @@ export function withQuery(
 ): string {
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(values))
-    for (const one of [value].flat()) if (one != null) query.append(name, String(one))
+    for (const one of [value].flat())
+      if (one !== null && one !== undefined) query.append(name, String(one))
   return query.size === 0 ? path : `${path}?${query.toString()}`
 }
 

@@ -1,4 +1,4 @@
-/** The words for the states of companies and for the classes of their faults. */
+/** The texts that the server and the pages share. */
 import type { CompanyView } from '../contracts/companies.ts'
 
 /** The words for the states of companies. They continue a sentence about a company. */
@@ -39,7 +39,7 @@ export const counted = (count: number, one: string, many = `${one}s`): string =>
  * Returns the name of a key in texts for persons. A key of `SERVICE_API_KEY(S)` has no id of its own, only digits of its
  * digest, so the name says where the key comes from.
  *
- * `packages/shared/src/access/key-name.ts` is the same for the command line.
+ * `packages/shared/src/access/key-list.ts` has the same for the command line.
  *
  * @param id the id of a key, or the name of a person, which stays as it is
  */

@@ -1,7 +1,7 @@
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { Realm, realmOf } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { type Context, Hono } from 'hono'
+import type { Context, Hono } from 'hono'
 import { z } from 'zod'
 import type { SandboxClient } from '../adapters/peers/sandbox-client.ts'
 import { sandboxActions, SandboxFaultBody, SandboxView } from '../contracts/sandbox.ts'

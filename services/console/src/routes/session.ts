@@ -5,7 +5,7 @@ import {
   createSemaphore,
   type Semaphore,
 } from '@integration-host/shared/process/limits'
-import { type Context, Hono } from 'hono'
+import type { Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { SessionView, SignIn, SignInOptions, type SignInWay } from '../contracts/session.ts'
 import { browserName } from '../session/known-browsers.ts'

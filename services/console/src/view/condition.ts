@@ -110,12 +110,12 @@ export function createConditionTimes(): ConditionTimes {
     get lastEnded() {
       return lastEnded
     },
-    dated(conditions, now) {
+    dated(all, now) {
       const next: typeof standing = new Map()
       const shown: ConditionView[] = []
-      for (const condition of conditions) {
-        const { key, name, title, knownSince, asOf = null } = condition
-        const { noLaterThan = now, forMs = 0 } = condition
+      for (const found of all) {
+        const { key, name, title, knownSince, asOf = null } = found
+        const { noLaterThan = now, forMs = 0 } = found
         const since = Math.min(knownSince ?? standing.get(key)?.since ?? now, noLaterThan)
         const isLong = now - since >= forMs
         next.set(key, { title, since, isLong })
@@ -124,16 +124,16 @@ export function createConditionTimes(): ConditionTimes {
             Key: key,
             Name: name,
             InRunbook: isConditionName(name),
-            Severity: condition.severity,
+            Severity: found.severity,
             Title: title,
-            Detail: condition.detail,
-            Remedy: condition.remedy,
-            Affected: condition.affected,
+            Detail: found.detail,
+            Remedy: found.remedy,
+            Affected: found.affected,
             Since: new Date(since).toISOString(),
-            Begin: condition.begin ?? null,
+            Begin: found.begin ?? null,
             AsOf: asOf === null ? null : new Date(asOf).toISOString(),
-            Page: condition.page,
-            Action: condition.action ?? null,
+            Page: found.page,
+            Action: found.action ?? null,
           })
       }
       for (const [key, { title, isLong }] of standing)

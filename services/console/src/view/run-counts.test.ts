@@ -1,7 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import { processState, runGroup } from '../../test-support/installation.ts'
+import {
+  coordinatorSummary,
+  processState,
+  replica,
+  runGroup,
+  unknownInstallation,
+} from '../../test-support/installation.ts'
 import type { RunGroup } from './installation.ts'
-import { runCounts, waitingRuns } from './run-counts.ts'
+import { queuesOf, runCounts, waitingRuns } from './run-counts.ts'
 
 describe('runCounts(): the numbers of runs that all pages show', () => {
   const group = (process: string, status: string, count: number, inDoubt = 0): RunGroup =>
@@ -67,5 +73,29 @@ describe('runCounts(): the numbers of runs that all pages show', () => {
   it('runCounts() returns null before the first count', () => {
     expect(runCounts(null)).toBeNull()
     expect(runCounts(processes, 'Uncounted')).toBeNull()
+  })
+})
+
+const due = (Process: string, Step: string, Count: number) => ({
+  Process,
+  Step,
+  Count,
+  OldestSeconds: 14 * Count,
+  IdleSeconds: 0,
+})
+
+it('the queues of a process contain the due runs of its steps, and its dead letters', () => {
+  const Coordinator = coordinatorSummary({
+    Due: [due('Order', 'order', 3), due('Other', 'order', 9)],
+    DeadLetters: { Order: 2, Other: 5 },
+  })
+  const services = [{ name: 'coordinator', replicas: [replica({ Coordinator })] }]
+  const process = { Process: 'Order', Steps: ['order', 'csv'] }
+  expect(queuesOf({ ...unknownInstallation, services }, process)).toEqual({
+    Queues: [
+      { Step: 'order', Due: 3, OldestSeconds: 42 },
+      { Step: 'csv', Due: 0, OldestSeconds: 0 },
+    ],
+    DeadLetters: 2,
   })
 })

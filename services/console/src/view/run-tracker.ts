@@ -7,6 +7,22 @@ import type { RunGroup } from './installation.ts'
 import { StreamedTransition } from '@integration-host/shared/contracts/events'
 import type { z } from 'zod'
 
+/** The members of a transition that the console uses. */
+export const Transition = StreamedTransition.pick({
+  Process: true,
+  TransactionID: true,
+  ReplayID: true,
+  Status: true,
+  StepName: true,
+  ErrorClass: true,
+  ProviderError: true,
+  WaitingFor: true,
+  Version: true,
+  At: true,
+  First: true,
+})
+export type Transition = z.output<typeof Transition>
+
 /**
  * The runs are followed in two generations. A run that changes moves to the newer one. When the newer one has this many
  * runs, it becomes the older one, and the runs of the older one are dropped. So the last 25,000 to 50,000 runs that
@@ -274,19 +290,3 @@ function newGroup(key: string): Count {
   const group = { process, step, status, errorClass, providerError, waitingFor }
   return { ...group, count: 0, inDoubt: 0, endedAt: null }
 }
-
-/** The members of a transition that the console uses. */
-export const Transition = StreamedTransition.pick({
-  Process: true,
-  TransactionID: true,
-  ReplayID: true,
-  Status: true,
-  StepName: true,
-  ErrorClass: true,
-  ProviderError: true,
-  WaitingFor: true,
-  Version: true,
-  At: true,
-  First: true,
-})
-export type Transition = z.output<typeof Transition>

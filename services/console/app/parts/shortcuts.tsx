@@ -2,18 +2,28 @@
  * The keyboard shortcuts of the console. Shortcuts without a modifier key can be switched off in the settings (WCAG
  * 2.1.4).
  */
-import { useEffect } from 'react'
-import { goTo } from './router.ts'
-import { currentSettings } from './settings.ts'
+import { useEffect, useRef } from 'react'
+import { currentSettings, useSettings } from '../settings.ts'
+import { Link } from './link.tsx'
+import { goTo } from '../router.ts'
+import { Fact } from './elements.tsx'
 
 /** The second key after `g`, and the page that it opens. */
-export const PAGE_KEYS = {
+const PAGE_KEYS = {
   n: { path: '/', name: 'Now' },
   r: { path: '/runs', name: 'Runs' },
   c: { path: '/companies', name: 'Companies' },
   p: { path: '/processes', name: 'Processes' },
   h: { path: '/services', name: 'Health' },
 } as const
+const KEYS = [
+  { keys: ['Ctrl', 'K'], text: 'Search' },
+  { keys: ['/'], text: 'Search' },
+  ...Object.entries(PAGE_KEYS).map(([key, { name }]) => ({ keys: ['g', key], text: name })),
+  { keys: ['?'], text: 'These keys' },
+  { keys: ['Esc'], text: 'Close' },
+]
+
 /** The second key must follow within this time. */
 const SECOND_KEY_MS = 1_500
 
@@ -58,4 +68,41 @@ function isForPage(event: KeyboardEvent): boolean {
   if (document.querySelector('dialog[open], [popover]:popover-open') !== null) return false
   const target = event.target as HTMLElement | null
   return target?.closest('input, textarea, select, [contenteditable]') === null
+}
+
+/** Lists the keyboard shortcuts of the console. */
+export function KeysDialog({ onClose }: { readonly onClose: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null)
+  const { shortcuts } = useSettings()
+  useEffect(() => dialog.current?.showModal(), [])
+  return (
+    <dialog ref={dialog} aria-labelledby="keys" onClose={onClose}>
+      <h2 id="keys">Keys</h2>
+      <dl className="keys">
+        {KEYS.map(({ keys, text }) => (
+          <Fact
+            key={keys.join(' ')}
+            name={
+              <>
+                {keys.map((key) => (
+                  <kbd key={key}>{key}</kbd>
+                ))}
+              </>
+            }
+          >
+            {text}
+          </Fact>
+        ))}
+      </dl>
+      <p className="muted">
+        {shortcuts === 'off'
+          ? 'Keys without Ctrl are switched off in the '
+          : 'Keys without Ctrl can be switched off in the '}
+        <Link to="/settings">settings</Link>.
+      </p>
+      <form method="dialog" className="buttons">
+        <button type="submit">Close</button>
+      </form>
+    </dialog>
+  )
 }

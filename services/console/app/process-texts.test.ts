@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { limitedTargets } from './limited-targets.ts'
+import { limitedTargets } from './process-texts.ts'
 
 const limits = { PerSecond: 5, Concurrent: null }
 
