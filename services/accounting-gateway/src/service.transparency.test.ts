@@ -221,7 +221,10 @@ describe('an upload through the gateway', () => {
   })
 
   it('the gateway stops reading an upload from the caller while upstream does not read it', async () => {
-    upstream.handle = (request) => request.pause()
+    upstream.handle = (received) => {
+      received.pause()
+      opened.defer(() => received.destroy())
+    }
     const { request, answer } = send(proxy.port, 'PUT', PATH)
     answer.catch(() => {})
     request.on('error', () => {})

@@ -179,7 +179,7 @@ export function familiesContract(kind: 'embedded' | 'real'): void {
     })
 
     it('children whose process is not loaded wait and are named; they run when it is loaded', async () => {
-      const without = await start({ processes: [order] })
+      const without = await start({ processes: [order], times: { sweepMs: 500 } })
       await queue(without, '64', { lines: lines(1) })
       await eventually(async () =>
         expect(await read(without, '64')).toMatchObject({
@@ -188,7 +188,7 @@ export function familiesContract(kind: 'embedded' | 'real'): void {
         }),
       )
       await without[Symbol.asyncDispose]()
-      const host = await start()
+      const host = await start({ times: { sweepMs: 500 } })
       expect(await reached(host, '64', 'Completed')).toMatchObject({
         Children: [{ IsLoaded: true, IdPrefix: '64/Order.lines/', Completed: 1 }],
       })

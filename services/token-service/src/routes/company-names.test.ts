@@ -17,7 +17,7 @@ let service: TestService
 let closing: AsyncDisposableStack
 /** The requests to the accounting API: path and bearer token. */
 let requests: string[]
-let respond: (response: ServerResponse) => void
+let respond: (response: ServerResponse) => unknown
 
 const companyNamed = (CompanyName: string) => (response: ServerResponse) =>
   response.end(JSON.stringify({ CompanyInfo: { CompanyName } }))
@@ -101,9 +101,13 @@ describe('the name of a company', () => {
   })
 
   it('a connection does not wait for an accounting API that does not respond', async () => {
-    respond = () => {}
+    const held: ServerResponse[] = []
+    respond = (response) => held.push(response)
     expect((await service.connect('7')).status).toBe(201)
     expect((await service.ask('/credentials/ACC-7/token')).status).toBe(200)
+    // At its end, the service waits for the request as long as its timeout allows.
+    await eventually(() => expect(held).toHaveLength(1))
+    held[0]?.destroy()
   })
 
   it('a name from the provider is shown on one line with visible characters, and has a maximum length', async () => {
