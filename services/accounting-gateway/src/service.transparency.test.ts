@@ -223,7 +223,7 @@ describe('an upload through the gateway', () => {
   it('the gateway stops reading an upload from the caller while upstream does not read it', async () => {
     upstream.handle = (received) => {
       received.pause()
-      opened.defer(() => received.destroy())
+      opened.defer(() => void received.destroy())
     }
     const { request, answer } = send(proxy.port, 'PUT', PATH)
     answer.catch(() => {})
