@@ -70,30 +70,6 @@ export function createConsumers(deps: ConsumersDeps) {
   }
 }
 
-/**
- * Starts runs on arrival: the statement that inserts a run also claims it for this replica, and its first step starts
- * without a step message.
- *
- * Runs start on arrival only if their process has `dispatch: 'inline'` and no concurrency limit, and only while this
- * replica has capacity. Any other run starts when its message is delivered, after the runs that were queued earlier.
- */
-export interface Arrivals extends AsyncDisposable {
-  /**
-   * Calls `queue` for `count` transactions, and runs the first steps of the runs that `queue` has claimed. `queue` gets
-   * `undefined` if no run may start on arrival.
-   */
-  readonly queue: (
-    process: ProcessDefinition,
-    count: number,
-    queue: (start?: StartOnArrival) => Promise<readonly QueueResult[]>,
-  ) => Promise<readonly QueueResult[]>
-  /** Handles a delivery, which uses capacity until it is settled. */
-  handleDelivery<Settlement>(
-    process: string,
-    handle: () => Promise<Settlement>,
-  ): Promise<Settlement>
-}
-
 export interface ArrivalsDeps {
   readonly gate: Pick<Gate, 'isOpen'>
   readonly owner: string
@@ -102,7 +78,16 @@ export interface ArrivalsDeps {
   readonly log: Logger
 }
 
-export function createArrivals({ gate, owner, prefetch, runClaimed, log }: ArrivalsDeps): Arrivals {
+export type Arrivals = ReturnType<typeof createArrivals>
+
+/**
+ * Starts runs on arrival: the statement that inserts a run also claims it for this replica, and its first step starts
+ * without a step message.
+ *
+ * Runs start on arrival only if their process has `dispatch: 'inline'` and no concurrency limit, and only while this
+ * replica has capacity. Any other run starts when its message is delivered, after the runs that were queued earlier.
+ */
+export function createArrivals({ gate, owner, prefetch, runClaimed, log }: ArrivalsDeps) {
   /**
    * For each process, the capacity in use: the unsettled deliveries, the runs that started on arrival, and the capacity
    * that is reserved for such runs.
@@ -141,7 +126,15 @@ export function createArrivals({ gate, owner, prefetch, runClaimed, log }: Arriv
   }
 
   return {
-    async queue(process, count, queue) {
+    /**
+     * Calls `queue` for `count` transactions, and runs the first steps of the runs that `queue` has claimed. `queue` gets
+     * `undefined` if no run may start on arrival.
+     */
+    async queue(
+      process: ProcessDefinition,
+      count: number,
+      queue: (start?: StartOnArrival) => Promise<readonly QueueResult[]>,
+    ): Promise<readonly QueueResult[]> {
       const limit = Math.min(count, roomOf(process))
       if (limit === 0) return queue()
       add(process.name, limit)
@@ -155,7 +148,11 @@ export function createArrivals({ gate, owner, prefetch, runClaimed, log }: Arriv
         for (const claim of claims) start(process, claim)
       }
     },
-    async handleDelivery(process, handle) {
+    /** Handles a delivery, which uses capacity until it is settled. */
+    async handleDelivery<Settlement>(
+      process: string,
+      handle: () => Promise<Settlement>,
+    ): Promise<Settlement> {
       add(process, 1)
       try {
         return await handle()
@@ -163,7 +160,7 @@ export function createArrivals({ gate, owner, prefetch, runClaimed, log }: Arriv
         add(process, -1)
       }
     },
-    async [Symbol.asyncDispose]() {
+    async [Symbol.asyncDispose](): Promise<void> {
       await running.ended()
     },
   }

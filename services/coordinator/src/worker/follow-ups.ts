@@ -15,9 +15,10 @@ import { type RunKey, runKey } from '../run/run.ts'
 import { isWaitingForSlot, type ProcessLimit } from '../run/slots.ts'
 import { isOver } from '../run/status.ts'
 import type { RunState, TransactionSource } from '../run/transaction-source.ts'
-import { type Periodic, startPolling } from './polling.ts'
+import { recoverLeases } from './lease-recovery.ts'
+import { inBatches, type Periodic, startPolling } from './polling.ts'
 import type { StepsInFlight } from './steps-in-flight.ts'
-import { delayMsOf, type TransitionPublisher } from './transition-publisher.ts'
+import type { TransitionPublisher } from './transition-publisher.ts'
 
 export interface FollowUpDeps extends Periodic {
   readonly source: TransactionSource
@@ -88,7 +89,8 @@ const BATCH = 500
 /** The maximum number of statements with which one poll assigns slots. The next poll assigns the rest. */
 const MAX_GRANTS = 20
 
-function assignSlots({ source, publisher, processes, log, onRecovered }: FollowUpDeps): FollowUp {
+function assignSlots(deps: FollowUpDeps): FollowUp {
+  const { source, publisher, processes } = deps
   const limits = (): ProcessLimit[] =>
     [...processes.values()].map(({ name, concurrency }) => ({
       process: name,
@@ -110,21 +112,12 @@ function assignSlots({ source, publisher, processes, log, onRecovered }: FollowU
     work: grant,
     async poll() {
       // A lost coordinator occupies the slots of its runs until their leases are recovered.
-      if ([...processes.values()].some(({ concurrency }) => concurrency !== null)) {
-        const recovered = await source.recoverExpiredLeases(BATCH)
-        if (recovered.length > 0) {
-          log.warn({ count: recovered.length }, 'recovered expired leases of a lost coordinator')
-          onRecovered(recovered.length)
-          await Promise.all(recovered.map((run) => publisher.publishStep(run, delayMsOf(run))))
-        }
-      }
+      if ([...processes.values()].some(({ concurrency }) => concurrency !== null))
+        await recoverLeases(deps, BATCH)
       return grant(null)
     },
   }
 }
-
-/** The maximum number of batches of families that one poll works on. The next poll continues. */
-const MAX_BATCHES = 10
 
 function tendFamilies({ source, publisher, stepsInFlight, processes }: FollowUpDeps): FollowUp {
   /** Works on families, and returns how many it has found. */
@@ -168,10 +161,6 @@ function tendFamilies({ source, publisher, stepsInFlight, processes }: FollowUpD
 
   return {
     work: (ended) => work({ ended }),
-    async poll() {
-      for (let batch = 0; batch < MAX_BATCHES; batch += 1)
-        if ((await work({ limit: BATCH })) < BATCH) return true
-      return false
-    },
+    poll: () => inBatches((limit) => work({ limit })),
   }
 }

@@ -2,7 +2,7 @@ import type { Audit } from '../run/audit.ts'
 import type { PauseStore } from '../run/pause.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import type { Auditor } from './auditor.ts'
-import { type Periodic, startPolling } from './polling.ts'
+import { inBatches, type Periodic, startPolling } from './polling.ts'
 import { delayMsOf, type TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
 
@@ -17,28 +17,35 @@ export interface LeaseRecoveryDeps extends Periodic {
   readonly onRecovered: (count: number) => void
 }
 
-const BATCH = 500
-/** The maximum number of batches of leases that one poll may recover. */
-const MAX_BATCHES = 10
+/** Makes at most `size` runs of lost coordinators due again, and publishes their messages. Resolves with their number. */
+export async function recoverLeases(
+  {
+    source,
+    publisher,
+    log,
+    onRecovered,
+  }: Pick<LeaseRecoveryDeps, 'source' | 'publisher' | 'log' | 'onRecovered'>,
+  size: number,
+): Promise<number> {
+  const recovered = await source.recoverExpiredLeases(size)
+  if (recovered.length > 0) {
+    log.warn({ count: recovered.length }, 'recovered expired leases of a lost coordinator')
+    onRecovered(recovered.length)
+  }
+  await Promise.all(recovered.map((run) => publisher.publishStep(run, delayMsOf(run))))
+  return recovered.length
+}
 
 /**
  * The periodic task that runs every `REMOTE_PULL_SECONDS`. It recovers the expired leases of lost coordinators, applies
  * pauses that were requested at other replicas, and audits the tables.
  */
 export function startLeaseRecovery(deps: LeaseRecoveryDeps): AsyncDisposable {
-  const { source, pauses, publisher, worker, log } = deps
+  const { pauses, worker, log } = deps
 
   async function poll(): Promise<boolean> {
     worker.setPaused(await pauses.paused())
-    for (let batch = 0; batch < MAX_BATCHES; batch += 1) {
-      const recovered = await source.recoverExpiredLeases(BATCH)
-      if (recovered.length > 0) {
-        log.warn({ count: recovered.length }, 'recovered expired leases of a lost coordinator')
-        deps.onRecovered(recovered.length)
-      }
-      await Promise.all(recovered.map((run) => publisher.publishStep(run, delayMsOf(run))))
-      if (recovered.length < BATCH) break
-    }
+    await inBatches((size) => recoverLeases(deps, size))
     const audit = await deps.auditor.audit()
     await deps.onAudit(audit)
     const isOk = Object.values(audit.violations).every((count) => count === 0)

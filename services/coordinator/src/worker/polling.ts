@@ -48,3 +48,17 @@ export function startPolling(options: PollingOptions): Polling {
     [Symbol.asyncDispose]: () => repetition[Symbol.asyncDispose](),
   }
 }
+
+/** The maximum number of runs that one statement of a periodic task concerns. */
+const BATCH = 500
+/** The maximum number of batches of one poll. The next poll continues. */
+const MAX_BATCHES = 10
+
+/**
+ * Calls `work`, which resolves with how many of at most `size` things it has found, until it has found fewer. Resolves with
+ * false if more may be left.
+ */
+export async function inBatches(work: (size: number) => Promise<number>): Promise<boolean> {
+  for (let batch = 0; batch < MAX_BATCHES; batch += 1) if ((await work(BATCH)) < BATCH) return true
+  return false
+}

@@ -14,7 +14,7 @@ import { outlineOf, type ProcessDefinition, stepUnknownError } from '../step/def
 import { eventPlaces } from '../step/event.ts'
 import type { Run } from '../run/run.ts'
 import type { StepRef, TransactionSource } from '../run/transaction-source.ts'
-import { type Periodic, startPolling } from './polling.ts'
+import { inBatches, type Periodic, startPolling } from './polling.ts'
 import type { Lanes } from './lanes.ts'
 import type { StepQueue } from './step-queue.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
@@ -36,8 +36,6 @@ export interface SweeperDeps extends Periodic {
 }
 
 const BATCH = 500
-/** The maximum number of batches that one poll publishes. Later polls publish the rest when the queues are short. */
-const MAX_BATCHES = 10
 /** The milliseconds from a report of inserted rows to the poll, so that one poll finds the rows of many reports. */
 const HINT_MS = 50
 
@@ -89,9 +87,9 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
     const hasSettled = await settleWaits()
     const steps = await shortQueues()
     if (steps.length === 0) return false
-    let isCapped = true
-    for (let batch = 0; batch < MAX_BATCHES && isCapped; batch += 1) {
-      const runs = await source.due(steps, BATCH)
+    // Later polls publish the rest when the queues are short.
+    const isCapped = !(await inBatches(async (size) => {
+      const runs = await source.due(steps, size)
       const longLanes = await longLanesOf(runs)
       // Each message counts for the lane of the next run of its company, so all of them begin in this turn.
       const published = runs.flatMap((run) =>
@@ -102,8 +100,8 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
         log.info({ count: published.length }, 'sweeper republished the messages of overdue steps')
         deps.onSweep(published.length)
       }
-      isCapped = runs.length === BATCH
-    }
+      return runs.length
+    }))
     await failRunsAtUnknownStep()
     const all = [...processes.values()].reduce((sum, { stepNames }) => sum + stepNames.length, 0)
     isMoreDue = isCapped || (isMoreDue && steps.length < all)
@@ -117,12 +115,11 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
   async function settleWaits(): Promise<boolean> {
     const places = [...processes.values()].flatMap(eventPlaces)
     if (places.length === 0) return true
-    for (let batch = 0; batch < MAX_BATCHES; batch += 1) {
-      const moved = await source.settleWaits(places, { limit: BATCH })
+    return inBatches(async (limit) => {
+      const moved = await source.settleWaits(places, { limit })
       await Promise.all(moved.map((run) => publisher.publishStep(run)))
-      if (moved.length < BATCH) return true
-    }
-    return false
+      return moved.length
+    })
   }
 
   /** Fails overdue runs whose step no longer exists in the process. */

@@ -26,12 +26,6 @@ export type NotDone =
    */
   | { readonly kind: 'rejected' }
 
-/** `number` is the transaction id. A queued transaction also gets `number` as its initial data. */
-export interface TransactionQueue {
-  queue(number: string): Promise<QueueOutcome>
-  replay(number: string): Promise<ReplayOutcome>
-}
-
 export interface CoordinatorOptions {
   /** Base URL of the coordinator, without a trailing slash. */
   readonly url: string
@@ -49,8 +43,13 @@ export interface CoordinatorOptions {
 const TRANSACTIONS = '/processes/OrderProcess/transactions'
 const RETRY_AFTER_SECONDS = 5
 
-/** A failed call is not repeated, because the user can repeat the request. */
-export function createTransactionQueue(options: CoordinatorOptions): TransactionQueue {
+export type TransactionQueue = ReturnType<typeof createTransactionQueue>
+
+/**
+ * `number` is the transaction id. A queued transaction also gets `number` as its initial data. A failed call is not
+ * repeated, because the user can repeat the request.
+ */
+export function createTransactionQueue(options: CoordinatorOptions) {
   const { url, key, deadlineMs, logger, dependency } = options
   const coordinator = createService({ url, key, timeoutMs: deadlineMs, fetch: fetchTraced })
 
@@ -84,12 +83,12 @@ export function createTransactionQueue(options: CoordinatorOptions): Transaction
   }
 
   return {
-    async queue(number) {
+    async queue(number: string): Promise<QueueOutcome> {
       const error = await post(TRANSACTIONS, { TransactionID: number, InitialData: number })
       if (error === null) return { kind: 'queued' }
       return hasProblem(error, 'transaction_conflict') ? { kind: 'conflict' } : notDone(error)
     },
-    async replay(number) {
+    async replay(number: string): Promise<ReplayOutcome> {
       const error = await post(`${TRANSACTIONS}/${encodeURIComponent(number)}/replays`, {})
       if (error === null) return { kind: 'started' }
       if (hasProblem(error, 'transaction_not_found')) return { kind: 'unknown' }
