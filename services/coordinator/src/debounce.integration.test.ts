@@ -115,7 +115,7 @@ describe('debounced transactions on several replicas', () => {
     const [row] = await database.sql<{ data: object }[]>`
       select "InitialData" as data from "Order_Header" where "TransactionID" = 'sealed a'`
     expect(Object.keys(row?.data ?? {})).toEqual(['$sealed'])
-    await source.cancel(outline.name, 'sealed a', null, anAct)
+    await source.operate('cancel', outline, 'sealed a', null, anAct)
     const fromStart = { fromStep: null, latest: null }
     const replay = await source.replay(outline, 'sealed a', fromStart, anAct)
     expect(replay).toMatchObject({ InitialData: 'sealed b', DebounceKey: null, Absorbed: 0 })
@@ -124,7 +124,7 @@ describe('debounced transactions on several replicas', () => {
   it('retention deletes the debounce key of a purged run, and deletes the absorbed ids together with the run', async () => {
     const source = replica(0)
     await source.queue(outline, [transaction('old a', 'old'), transaction('old b', 'old')])
-    await source.cancel(outline.name, 'old a', null, anAct)
+    await source.operate('cancel', outline, 'old a', null, anAct)
     const policy = { process: outline.name, completedMs: 0, failedMs: 0 }
     await database.sql`
       update "Order_Header" set "CompletedAt" = now() - interval '1 hour' where "TransactionID" = 'old a'`

@@ -13,7 +13,7 @@ import type { TransactionSource } from './run/transaction-source.ts'
  * The methods of the source that get a trace span for each call. A span per SQL statement would not suffice, because
  * one SQL statement can serve many calls of these methods.
  */
-const TRACED = ['queue', 'claim', 'record', 'replay', 'resume', 'cancel'] as const
+const TRACED = ['queue', 'claim', 'record', 'replay', 'operate'] as const
 
 await runService('coordinator', async () => {
   const { config, processes } = await configure(process.env, readConfig)

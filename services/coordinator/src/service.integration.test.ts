@@ -356,7 +356,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
 
     await host.queue(id)
     await until(() => host.target.callsTo('/order').length === 1)
-    await host.source.cancel('OrderProcess', id, null, anAct) // changes only the rows, as another replica would
+    await host.source.operate('cancel', { name: 'OrderProcess' }, id, null, anAct) // changes only the rows, as another replica would
     const cancelled = await host.run(id)
     tellOf(cancelled)
     await isAborted.promise

@@ -62,9 +62,15 @@ export function operationRunnerContract(kind: Backends['kind']): void {
         source,
         store,
         runActions: {
-          resume: wrap((_, id, replayId, act) => source.resume(process, id, replayId, act)),
-          cancel: wrap((...of: Parameters<typeof source.cancel>) => source.cancel(...of)),
-          retry: wrap((...of: Parameters<typeof source.retry>) => source.retry(...of)),
+          resume: wrap((_, id, replayId, act) =>
+            source.operate('resume', process, id, replayId, act),
+          ),
+          cancel: wrap((_, id, replayId, act) =>
+            source.operate('cancel', process, id, replayId, act),
+          ),
+          retry: wrap((_, id, replayId, act) =>
+            source.operate('retry', process, id, replayId, act),
+          ),
           replay: wrap((_, id, request, act) => source.replay(process, id, request, act)),
         },
         takeBack: { begin: async () => {} },
@@ -95,7 +101,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
         })),
       )
     const cancel = async (names: readonly string[]) => {
-      for (const id of names) await source.cancel(process.name, id, null, anAct)
+      for (const id of names) await source.operate('cancel', process, id, null, anAct)
     }
     const runOf = async (id: string) => {
       const found = await source.get(process.name, id, null)

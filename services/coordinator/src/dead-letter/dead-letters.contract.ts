@@ -221,7 +221,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       async (_, body, code, TransactionID) => {
         const host = await start({ env: { LOCAL_PULL_SECONDS: '3600' } })
         await host.source.queue(outline, [{ TransactionID: '66', InitialData: 1 }])
-        await host.source.cancel('Sale', '66', null, anAct)
+        await host.source.operate('cancel', { name: 'Sale' }, '66', null, anAct)
         await dead(host, { body })
         const [letter] = await stored(host, 1)
         expect(await call(host, 'POST', `/${letter?.ID}/requeue`)).toMatchObject({

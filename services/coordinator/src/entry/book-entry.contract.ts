@@ -82,7 +82,7 @@ export function bookEntryContract(name: string, open: () => Promise<MovableSourc
 
     it('a worker that has lost its lease records no entry', async () => {
       const lost = await claim(await queue('1'))
-      await source.cancel(process.name, '1', 0, anAct)
+      await source.operate('cancel', process, '1', 0, anAct)
       expect(await recordWrites(lost, written())).toBeNull()
       expect(await read()).toEqual([])
     })
@@ -158,7 +158,7 @@ export function bookEntryContract(name: string, open: () => Promise<MovableSourc
     it('an erased run keeps the ids of its entries and loses their fields', async () => {
       await runWith('1', written())
       await runWith('2', written({ id: '130' }))
-      await source.cancel(process.name, '1', 0, anAct)
+      await source.operate('cancel', process, '1', 0, anAct)
       const found = await source.get(process.name, '1', 0)
       if (found === null) throw new Error('the run does not exist')
       await source.erase([{ ...found.run }], anAct)

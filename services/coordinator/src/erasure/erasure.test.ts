@@ -51,7 +51,7 @@ function storeOf(count: number, ended: Set<number>) {
     },
     realmsOf: async () => ({ realms: [], unknown: 0 }),
     dropWebhooks: async () => [],
-    cancel: () => Promise.reject(new Error('no run to cancel')),
+    operate: () => Promise.reject(new Error('no run to cancel')),
     search: async () => ({ runs: [], next: null }),
   }
   return { store, source }
@@ -77,14 +77,14 @@ describe('the erasure of the runs of a company', () => {
     await erasureOf({
       ...source,
       dropWebhooks: async (realm) => [`ended ${realm}`, `waiting ${realm}`],
-      cancel(process, id) {
-        cancelled.push([process, id])
+      operate(action, { name }, id) {
+        cancelled.push([action, name, id])
         return Promise.reject(notActive())
       },
     })(scope, act, later)
     expect(cancelled).toEqual([
-      ['Webhook', 'ended r1'],
-      ['Webhook', 'waiting r1'],
+      ['cancel', 'Webhook', 'ended r1'],
+      ['cancel', 'Webhook', 'waiting r1'],
     ])
   })
 

@@ -16,7 +16,7 @@ import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 
 export interface ErasureDeps {
   readonly source: Erasures &
-    Pick<TransactionSource, 'cancel' | 'compact' | 'eraseEntries' | 'search'>
+    Pick<TransactionSource, 'operate' | 'compact' | 'eraseEntries' | 'search'>
   readonly cancel: RunActions['cancel']
   readonly removeFiles: RemoveFilesOfRuns
   /** Ends the pause of a company. Called after all of its runs were erased. */
@@ -84,7 +84,7 @@ export function createErasure(deps: ErasureDeps): Erase {
   async function dropWebhooks(realm: string, act: Parameters<Erase>[1]): Promise<void> {
     for (const id of await source.dropWebhooks(realm))
       await source
-        .cancel(WEBHOOK_PROCESS, id, 0, { ...act, ifVersion: null })
+        .operate('cancel', { name: WEBHOOK_PROCESS }, id, 0, { ...act, ifVersion: null })
         .catch((error: unknown) => {
           // The run has ended in the meantime.
           if (!hasCode(error, 'transaction_not_active')) throw error

@@ -96,7 +96,7 @@ async function pass(
 /** Queues a run and cancels it, because the test needs a finished run. */
 async function cancelled(definition: ReturnType<typeof define>, id: string): Promise<void> {
   await source.queue(outlineOf(definition), [{ TransactionID: id, InitialData: id }])
-  await source.cancel(definition.name, id, null, anAct)
+  await source.operate('cancel', definition, id, null, anAct)
 }
 const isPurged = async ({ name }: { name: string }, id: string) =>
   (await source.get(name, id, null))?.run.PurgedAt !== null
@@ -223,7 +223,7 @@ describe('the retention of finished runs', () => {
     nowMs += 366 * DAY_MS
     const purgeable: TransactionSource['purgeable'] = async (...query) => {
       const page = await source.purgeable(...query)
-      if (page.runs.length > 0) await source.resume(outlineOf(order), '1', null, anAct)
+      if (page.runs.length > 0) await source.operate('resume', outlineOf(order), '1', null, anAct)
       return page
     }
     await pass([order], { source: { ...source, purgeable } })

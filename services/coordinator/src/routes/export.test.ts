@@ -67,7 +67,7 @@ beforeAll(async () => {
     await host.reached(id, 'Completed')
   }
   await source.queue(other, [{ TransactionID: 'old', InitialData: 1 }])
-  await source.cancel(other.name, 'old', null, anAct)
+  await source.operate('cancel', other, 'old', null, anAct)
 })
 afterAll(async () => {
   await host[Symbol.asyncDispose]()

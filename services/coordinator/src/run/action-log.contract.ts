@@ -31,9 +31,9 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
     it('an action is recorded with key, person, process, transaction, run, realm and reason, newest first', async () => {
       await queue('66', '42')
       const startedAt = Date.now()
-      await source.cancel(process.name, '66', 0, ada)
-      await source.resume(process, '66', null, { ...ada, reason: null })
-      await source.cancel(process.name, '66', null, anAct)
+      await source.operate('cancel', process, '66', 0, ada)
+      await source.operate('resume', process, '66', null, { ...ada, reason: null })
+      await source.operate('cancel', process, '66', null, anAct)
       await source.replay(process, '66', fromStart, anAct)
       const actions = await log()
       const of66 = {
@@ -146,13 +146,13 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
 
     it('an action that throws an error is not recorded', async () => {
       await queue('66')
-      await expect(source.resume(process, '66', null, ada)).rejects.toMatchObject({
+      await expect(source.operate('resume', process, '66', null, ada)).rejects.toMatchObject({
         code: 'transaction_not_resumable',
       })
-      await expect(source.cancel(process.name, 'unknown', null, ada)).rejects.toMatchObject({
+      await expect(source.operate('cancel', process, 'unknown', null, ada)).rejects.toMatchObject({
         code: 'transaction_not_found',
       })
-      await source.cancel(process.name, '66', null, anAct)
+      await source.operate('cancel', process, '66', null, anAct)
       await expect(
         source.replay(process, '66', { fromStep: 'csv', latest: null }, ada),
       ).rejects.toMatchObject({ code: 'invalid_request' })
@@ -162,9 +162,9 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
     it('the action log can be filtered by process and transaction, and read page by page with the ID of the last entry', async () => {
       for (const id of ['1', '2', '3']) await queue(id)
       await source.queue(other, [{ TransactionID: '1', InitialData: 1 }])
-      for (const id of ['1', '2', '3']) await source.cancel(process.name, id, null, anAct)
-      await source.cancel(other.name, '1', null, anAct)
-      await source.resume(process, '1', null, anAct)
+      for (const id of ['1', '2', '3']) await source.operate('cancel', process, id, null, anAct)
+      await source.operate('cancel', other, '1', null, anAct)
+      await source.operate('resume', process, '1', null, anAct)
       const shown = async (filter: object) =>
         (await log(filter)).map(
           (action) => `${action.Action} ${action.Process[1]}${action.TransactionID}`,
@@ -186,27 +186,33 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       await queue('66')
       const on = (ifVersion: number): Act => ({ ...anAct, ifVersion })
       for (const attempt of [
-        () => source.cancel(process.name, '66', null, on(1)),
-        () => source.resume(process, '66', 0, on(1)),
+        () => source.operate('cancel', process, '66', null, on(1)),
+        () => source.operate('resume', process, '66', 0, on(1)),
         () => source.replay(process, '66', fromStart, on(1)),
       ])
         await expect(attempt()).rejects.toMatchObject({
           code: 'version_moved',
           members: { Version: 0 },
         })
-      expect(await source.cancel(process.name, '66', null, on(0))).toMatchObject({ Version: 1 })
-      expect(await source.resume(process, '66', null, on(1))).toMatchObject({ Version: 2 })
-      await source.cancel(process.name, '66', null, on(2))
+      expect(await source.operate('cancel', process, '66', null, on(0))).toMatchObject({
+        Version: 1,
+      })
+      expect(await source.operate('resume', process, '66', null, on(1))).toMatchObject({
+        Version: 2,
+      })
+      await source.operate('cancel', process, '66', null, on(2))
       expect(await source.replay(process, '66', fromStart, on(3))).toMatchObject({ ReplayID: 1 })
     })
 
     it('a replay that requires a certain latest run is rejected if a newer run was started, even if both runs have the same version', async () => {
       await queue('66')
-      await source.cancel(process.name, '66', null, anAct)
+      await source.operate('cancel', process, '66', null, anAct)
       const replay = () =>
         source.replay(process, '66', { fromStep: null, latest: 0 }, { ...anAct, ifVersion: 1 })
       await replay()
-      expect(await source.cancel(process.name, '66', null, anAct)).toMatchObject({ Version: 1 })
+      expect(await source.operate('cancel', process, '66', null, anAct)).toMatchObject({
+        Version: 1,
+      })
       await expect(replay()).rejects.toMatchObject({ code: 'version_moved' })
       expect((await source.get(process.name, '66', null))?.run.ReplayID).toBe(1)
     })
@@ -215,7 +221,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       await queue('66')
       const act = { ...anAct, ifVersion: 0 }
       const results = await Promise.allSettled(
-        Array.from({ length: 20 }, () => source.cancel(process.name, '66', null, act)),
+        Array.from({ length: 20 }, () => source.operate('cancel', process, '66', null, act)),
       )
       const codes = results.map((result) =>
         result.status === 'fulfilled' ? 'done' : (result.reason as { code: string }).code,
@@ -233,7 +239,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
         [{ TransactionID: '66', InitialData: { a: 'business data' } }],
         ada.by,
       )
-      await source.cancel(process.name, '66', null, ada)
+      await source.operate('cancel', process, '66', null, ada)
       await source.replay(process, '66', fromStart, ada)
       const text = JSON.stringify(await log())
       expect(text).toContain('66')

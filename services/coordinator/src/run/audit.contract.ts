@@ -86,7 +86,7 @@ export function auditContract(name: string, open: () => Promise<MovableSource>):
       await run(await queue('2'), { ...failed, isInDoubt: true })
       await run(await queue('3'), done, failed)
       await queue('4')
-      await source.cancel(process.name, '4', null, anAct)
+      await source.operate('cancel', process, '4', null, anAct)
       await run(await queue('5'), done, done)
       const { endedBadly, unfinished, runsByStatus } = await audit()
       const group = { Process: process.name, WaitingFor: null, Status: 'Failed' }
@@ -132,7 +132,7 @@ export function auditContract(name: string, open: () => Promise<MovableSource>):
 
     it('a failed run that is resumed counts as unfinished', async () => {
       await run(await queue('1'), failed)
-      await source.resume(process, '1', null, anAct)
+      await source.operate('resume', process, '1', null, anAct)
       const { endedBadly, runsByStatus } = await audit()
       expect([endedBadly, runsByStatus]).toEqual([[], { Queued: 1 }])
     })

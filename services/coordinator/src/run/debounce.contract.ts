@@ -95,13 +95,13 @@ export function debounceContract(name: string, open: () => Promise<MovableSource
       const claimed = await claim(run)
       expect(claimed).toMatchObject({ claim: { run: { InitialData: { of: 'c' } } } })
       await repeated()
-      await source.cancel(process.name, 'a', null, anAct)
+      await source.operate('cancel', process, 'a', null, anAct)
       await repeated()
     })
 
     it('a debounced request after the start of the run queues a new run that waits', async () => {
       const first = await queue('a')
-      const started = await source.retry(process.name, 'a', null, anAct)
+      const started = await source.operate('retry', process, 'a', null, anAct)
       expect((await claim(started)).kind).toBe('claimed')
       expect(await queue('b')).toMatchObject({ outcome: 'queued', run: { TransactionID: 'b' } })
       expect(await queue('c')).toMatchObject({ outcome: 'absorbed', run: { TransactionID: 'b' } })
@@ -112,7 +112,7 @@ export function debounceContract(name: string, open: () => Promise<MovableSource
       'a run that an operator has changed by %s absorbs no further request',
       async (action) => {
         await queue('a')
-        await source[action](process.name, 'a', null, anAct)
+        await source.operate(action, process, 'a', null, anAct)
         expect(await queue('b')).toMatchObject({ outcome: 'queued', run: { TransactionID: 'b' } })
         expect(await queue('b')).toMatchObject({ outcome: 'exists' })
       },
@@ -198,7 +198,7 @@ export function debounceContract(name: string, open: () => Promise<MovableSource
     it('an erased run shows no debounce key and keeps the ids that it has absorbed', async () => {
       await queue('a')
       await queue('b')
-      const cancelled = await source.cancel(process.name, 'a', null, anAct)
+      const cancelled = await source.operate('cancel', process, 'a', null, anAct)
       await source.erase(
         [{ ...runKey(cancelled), Version: cancelled.Version, filesLeft: false }],
         anAct,

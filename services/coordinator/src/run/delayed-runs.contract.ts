@@ -84,7 +84,7 @@ export function delayedRunsContract(name: string, open: () => Promise<MovableSou
       const withDeadline = { ...process, deadlineMs: HOUR_MS }
       const run = await queue('1', 7_200, withDeadline)
       expect(msBetween(run.NotBefore, run.DeadlineAt)).toBe(HOUR_MS)
-      const started = await source.retry(process.name, '1', null, anAct)
+      const started = await source.operate('retry', process, '1', null, anAct)
       expect(started).toMatchObject({
         Status: 'Queued',
         NotBefore: null,
@@ -94,12 +94,12 @@ export function delayedRunsContract(name: string, open: () => Promise<MovableSou
       expect(Math.abs(msBetween(started.UpdatedAt, started.DeadlineAt) - HOUR_MS)).toBeLessThan(2)
       expect(await claim(run)).toEqual({ kind: 'stale' })
       expect(await claim(started)).toMatchObject({ kind: 'claimed' })
-      await source.cancel(process.name, '1', null, anAct)
+      await source.operate('cancel', process, '1', null, anAct)
     })
 
     it('a run that is queued without a delay cannot be retried before its first claim', async () => {
       await queue('1', 0)
-      await expect(source.retry(process.name, '1', null, anAct)).rejects.toMatchObject({
+      await expect(source.operate('retry', process, '1', null, anAct)).rejects.toMatchObject({
         code: 'transaction_not_retryable',
       })
     })
@@ -109,12 +109,12 @@ export function delayedRunsContract(name: string, open: () => Promise<MovableSou
       await expect(source.replay(process, '1', fromStart, anAct)).rejects.toMatchObject({
         code: 'transaction_active',
       })
-      await source.cancel(process.name, '1', null, anAct)
+      await source.operate('cancel', process, '1', null, anAct)
       const replay = await source.replay(process, '1', fromStart, anAct)
       expect(replay).toMatchObject({ NotBefore: null, NextAttemptAt: replay.CreatedAt })
       await queue('2', 3_600)
-      await source.cancel(process.name, '2', null, anAct)
-      const resumed = await source.resume(process, '2', null, anAct)
+      await source.operate('cancel', process, '2', null, anAct)
+      const resumed = await source.operate('resume', process, '2', null, anAct)
       expect(resumed).toMatchObject({ NotBefore: null, NextAttemptAt: resumed.UpdatedAt })
       expect(await claim(resumed)).toMatchObject({ kind: 'claimed' })
     })
@@ -135,7 +135,7 @@ export function delayedRunsContract(name: string, open: () => Promise<MovableSou
         source.reserveDelayed(process.name, keyId, given)
       expect([...(await reserve('one', 'limited 0', 'further'))]).toEqual(['further'])
       expect([...(await reserve('two', 'of two'))]).toEqual([])
-      await source.cancel(process.name, 'limited 1', null, anAct)
+      await source.operate('cancel', process, 'limited 1', null, anAct)
       expect([...(await reserve('one', 'further', 'beyond'))]).toEqual(['beyond'])
     })
 

@@ -113,7 +113,7 @@ export function erasureContract(name: string, open: () => Promise<MovableSource>
       await failedRun('2', 'r2')
       await queue('3', 'r1')
       await queue('4', 'r1', other)
-      await source.cancel(other.name, '4', null, anAct)
+      await source.operate('cancel', other, '4', null, anAct)
       expect(await erase({ Realm: 'r1', Process: process.name })).toEqual({
         erased: 1,
         notEnded: 1,
@@ -141,7 +141,7 @@ export function erasureContract(name: string, open: () => Promise<MovableSource>
       expect((await detail('1', 0)).run.ErasedAt).not.toBeNull()
       expect((await detail('1', 1)).run).toMatchObject({ ErasedAt: null, Status: 'Queued' })
       expect((await detail('3')).run.ErasedAt).toBeNull()
-      await source.cancel(process.name, '1', 1, anAct)
+      await source.operate('cancel', process, '1', 1, anAct)
       expect(await erase(scope)).toEqual({ erased: 1, notEnded: 0 })
       expect((await detail('1', 1)).run.ErasedAt).not.toBeNull()
     })
@@ -150,7 +150,7 @@ export function erasureContract(name: string, open: () => Promise<MovableSource>
       await failedRun('1', 'r1')
       await erase(ofRealm('r1'))
       const erased = expect.objectContaining({ code: 'transaction_erased' })
-      await expect(source.resume(process, '1', null, anAct)).rejects.toEqual(erased)
+      await expect(source.operate('resume', process, '1', null, anAct)).rejects.toEqual(erased)
       await expect(
         source.replay(process, '1', { fromStep: null, latest: null }, anAct),
       ).rejects.toEqual(erased)
@@ -174,7 +174,7 @@ export function erasureContract(name: string, open: () => Promise<MovableSource>
       const ids = ['1', '2', '3', '4', '5']
       for (const id of ids) {
         await queue(id, 'r1')
-        await source.cancel(process.name, id, null, anAct)
+        await source.operate('cancel', process, id, null, anAct)
       }
       const { runs } = await source.erasable(ofRealm('r1'), { after: null, limit: 2 })
       expect(await source.erase(runs, ada)).toBe(2) // the erasure is interrupted after its first page
@@ -210,9 +210,9 @@ export function erasureContract(name: string, open: () => Promise<MovableSource>
     it('an erasure skips a run that has changed since it was read, and erases the run after reading it again', async () => {
       await failedRun('1', 'r1')
       const { runs } = await source.erasable(ofRealm('r1'), { after: null, limit: 5 })
-      await source.resume(process, '1', null, anAct)
+      await source.operate('resume', process, '1', null, anAct)
       expect(await source.erase(runs, ada)).toBe(0)
-      await source.cancel(process.name, '1', null, anAct)
+      await source.operate('cancel', process, '1', null, anAct)
       expect(await source.erase(runs, ada)).toBe(0)
       expect((await detail('1')).run.InitialData).toEqual({ note: MARKER })
       expect(await erase(ofRealm('r1'))).toEqual({ erased: 1, notEnded: 0 })
@@ -223,7 +223,7 @@ export function erasureContract(name: string, open: () => Promise<MovableSource>
       const { run } = await detail('1')
       const at = { version: run.Version, step: 'order', isFirst: true, owner: 'worker' }
       await source.claim({ ...run, ...at })
-      await source.cancel(process.name, '1', null, anAct)
+      await source.operate('cancel', process, '1', null, anAct)
       await source.advance(contractTimes.leaseMs - MARGIN_MS)
       expect(await erase(ofRealm('r1'))).toEqual({ erased: 0, notEnded: 1 })
       expect((await detail('1')).run.InitialData).toEqual({ note: MARKER })
@@ -237,7 +237,7 @@ export function erasureContract(name: string, open: () => Promise<MovableSource>
       const { run } = await detail('1')
       const at = { version: run.Version, step: 'report', isFirst: false, owner: 'worker' }
       await source.claim({ ...run, ...at })
-      await source.cancel(process.name, '1', null, anAct)
+      await source.operate('cancel', process, '1', null, anAct)
       await source.advance(contractTimes.leaseMs)
       const settlement = { outcome: 'done', data: { note: MARKER } } as const
       const [settled] = await Promise.allSettled([

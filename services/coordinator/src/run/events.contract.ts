@@ -141,7 +141,7 @@ export function eventsContract(name: string, open: () => Promise<MovableSource>)
       for (const id of ['1', 'over']) await waiting(id)
       const { Version: ifVersion } = await waiting('2')
       await atEvent('early')
-      await source.cancel(process.name, 'over', null, anAct)
+      await source.operate('cancel', process, 'over', null, anAct)
       const results = await Promise.allSettled([
         signal(approval, 'missing'),
         signal(approval, '1'),
@@ -177,7 +177,7 @@ export function eventsContract(name: string, open: () => Promise<MovableSource>)
       const ids = Array.from({ length: 20 }, (_, n) => `${n}`)
       const runs = await Promise.all(ids.map((id) => waiting(id)))
       const send = (id: string) => signal(approval, id)
-      const cancel = (id: string) => source.cancel(process.name, id, null, anAct)
+      const cancel = (id: string) => source.operate('cancel', process, id, null, anAct)
       const results = await Promise.all(
         ids.map(async (id, n) => {
           if (n % 2 === 0) return (await Promise.all([send(id), cancel(id)]))[0]
@@ -222,7 +222,7 @@ export function eventsContract(name: string, open: () => Promise<MovableSource>)
         { Status: 'Failed', ErrorClass: EVENT_TIMEOUT, WaitingFor: null },
       ])
       expect((await read()).item).toMatchObject({ Status: 'Failed', Error: EVENT_TIMEOUT })
-      const resumed = await source.resume(outline, '1', null, anAct)
+      const resumed = await source.operate('resume', outline, '1', null, anAct)
       const again = (await record(await claim(resumed), parked)) as Run
       expect(again).toMatchObject({ Status: 'Waiting', WaitingFor: 'event:report' })
       expect(await look(again)).toEqual([])
@@ -254,7 +254,7 @@ export function eventsContract(name: string, open: () => Promise<MovableSource>)
     it('a waiting run cannot be claimed or retried', async () => {
       const run = await waiting()
       expect(await source.claim(request(run))).toMatchObject({ kind: 'stale' })
-      await expect(source.retry(process.name, '1', null, anAct)).rejects.toMatchObject({
+      await expect(source.operate('retry', process, '1', null, anAct)).rejects.toMatchObject({
         code: 'transaction_not_retryable',
       })
     })
@@ -262,20 +262,20 @@ export function eventsContract(name: string, open: () => Promise<MovableSource>)
     it('a cancelled run accepts no event, and a resume keeps one that was received', async () => {
       const run = await atEvent()
       await signal()
-      await source.cancel(process.name, '1', null, anAct)
+      await source.operate('cancel', process, '1', null, anAct)
       expect(await signal({ data: 2, eventId: null })).toMatchObject({ isAccepted: false })
-      const resumed = await source.resume(outline, '1', null, anAct)
+      const resumed = await source.operate('resume', outline, '1', null, anAct)
       expect(run.ReplayID).toBe(resumed.ReplayID)
       const again = (await record(await claim(resumed), parked)) as Run
       expect(await look(again)).toMatchObject([{ StepName: 'csv' }])
       await waiting('2')
-      await source.cancel(process.name, '2', null, anAct)
+      await source.operate('cancel', process, '2', null, anAct)
       expect(await signal(approval, '2')).toMatchObject({
         isAccepted: false,
         run: { Status: 'Cancelled' },
         item: { Status: 'Cancelled', FinishedAt: expect.any(String) },
       })
-      const waitsAgain = await source.resume(outline, '2', null, anAct)
+      const waitsAgain = await source.operate('resume', outline, '2', null, anAct)
       await record(await claim(waitsAgain), parked)
       expect((await read('2')).item).toMatchObject({ Status: 'Waiting', FinishedAt: null })
     })
@@ -308,7 +308,7 @@ export function eventsContract(name: string, open: () => Promise<MovableSource>)
         Sender: sender,
       })
       expect(await source.signal(place, '1', 0, approval, by)).toMatchObject({ isAccepted: false })
-      await source.cancel(process.name, '1', null, anAct)
+      await source.operate('cancel', process, '1', null, anAct)
       const fromPlace = { fromStep: 'report', latest: null }
       const earlier = await source.replay(outline, '1', fromPlace, anAct)
       expect((await read('1', earlier.ReplayID)).item).toBeUndefined()
@@ -317,7 +317,7 @@ export function eventsContract(name: string, open: () => Promise<MovableSource>)
     it('an erasure removes the data and the sender of an event', async () => {
       await waiting()
       await signal()
-      await source.cancel(process.name, '1', null, anAct)
+      await source.operate('cancel', process, '1', null, anAct)
       const { run } = await read()
       await source.erase([{ ...run, filesLeft: false }], anAct)
       const { item } = await read()

@@ -43,7 +43,7 @@ export const resumedChild = (
   { process, Concurrent, Place }: ChildrenPage,
   times: Times,
 ): StoredRun => {
-  const run = resumed(stored, process, times)
+  const run = resumed(stored, times, process)
   return Concurrent === null ? run : waitingForTurn(run, Place, times)
 }
 

@@ -44,7 +44,7 @@ export function leasesContract(name: string, open: () => Promise<MovableSource>)
           ['1', '2', '3'].map(async (id) => claim(await queue(id))),
         )
         if (!a || !b || !c) throw new Error('not claimed')
-        await source.cancel(process.name, '1', null, anAct)
+        await source.operate('cancel', process, '1', null, anAct)
         await record(b, done)
         expect(await source.renew([a.lease, b.lease, c.lease])).toEqual([a.lease, b.lease])
       })
@@ -140,7 +140,7 @@ export function leasesContract(name: string, open: () => Promise<MovableSource>)
       it('a failed run in doubt stays in doubt after a resume, but its replay is not in doubt', async () => {
         const claimed = await claim(await queue('1'))
         await record(claimed, { ...failed, isInDoubt: true })
-        const resumed = await claim(await source.resume(process, '1', null, anAct))
+        const resumed = await claim(await source.operate('resume', process, '1', null, anAct))
         expect(resumed.run.InDoubt).toBe(true)
         await record(resumed, { ...failed, isInDoubt: true })
         expect((await claim(await source.replay(process, '1', fromStart, anAct))).run.InDoubt).toBe(
@@ -155,8 +155,8 @@ export function leasesContract(name: string, open: () => Promise<MovableSource>)
           ['in flight', true],
           ['at rest', false],
         ] as const) {
-          await source.cancel(process.name, id, null, anAct)
-          const resumed = await source.resume(process, id, null, anAct)
+          await source.operate('cancel', process, id, null, anAct)
+          const resumed = await source.operate('resume', process, id, null, anAct)
           expect((await claim(resumed)).run.InDoubt).toBe(isInDoubt)
         }
       })

@@ -64,7 +64,7 @@ export function operatorActionsContract(name: string, open: () => Promise<Movabl
       const options = { steps: process.steps, policy: defaultRetryPolicy, random: 0.5 }
       await source.record(claimed.lease, advance(claimed.run, outcome, options))
     }
-    const retry = (act = anAct) => source.retry(process.name, '66', null, act)
+    const retry = (act = anAct) => source.operate('retry', process, '66', null, act)
     const settle = (settlement: Settlement, act = anAct) =>
       source.settle(process, '66', null, settlement, act)
 
@@ -107,7 +107,7 @@ export function operatorActionsContract(name: string, open: () => Promise<Movabl
       const options = { steps: process.steps, policy: defaultRetryPolicy, random: 0 }
       await source.record(lease, advance(run, failedInDoubt, options))
       await expect(retry()).rejects.toMatchObject(rejected)
-      await expect(source.retry(process.name, 'unknown', null, anAct)).rejects.toMatchObject({
+      await expect(source.operate('retry', process, 'unknown', null, anAct)).rejects.toMatchObject({
         code: 'transaction_not_found',
       })
     })
@@ -183,7 +183,7 @@ export function operatorActionsContract(name: string, open: () => Promise<Movabl
         'was cancelled',
         async () => {
           await record(doubtful)
-          await source.cancel(process.name, '66', null, anAct)
+          await source.operate('cancel', process, '66', null, anAct)
         },
       ],
     ] as const)('a run in doubt that %s continues when it is settled', async (_, end) => {
@@ -256,7 +256,7 @@ export function operatorActionsContract(name: string, open: () => Promise<Movabl
       async (_, settlement, items) => {
         await queue()
         await record(doubtful)
-        await source.cancel(process.name, '66', null, anAct)
+        await source.operate('cancel', process, '66', null, anAct)
         const replay = await source.replay(process, '66', fromStart, anAct)
         const before = (await source.get(process.name, '66', 0))?.run
         const settleFirst = () => source.settle(process, '66', 0, settlement, anAct)
@@ -290,19 +290,21 @@ export function operatorActionsContract(name: string, open: () => Promise<Movabl
 
     it('only the latest run of a transaction can be resumed', async () => {
       await queue()
-      await source.cancel(process.name, '66', null, anAct)
+      await source.operate('cancel', process, '66', null, anAct)
       await source.replay(process, '66', fromStart, anAct)
       for (const prepare of [
         async () => {},
-        async () => source.cancel(process.name, '66', null, anAct),
+        async () => source.operate('cancel', process, '66', null, anAct),
       ]) {
         await prepare()
-        await expect(source.resume(process, '66', 0, anAct)).rejects.toMatchObject({
+        await expect(source.operate('resume', process, '66', 0, anAct)).rejects.toMatchObject({
           code: 'transaction_not_resumable',
           message: 'only the latest run can be resumed, which is run 1',
         })
       }
-      expect(await source.resume(process, '66', 1, anAct)).toMatchObject({ Status: 'Queued' })
+      expect(await source.operate('resume', process, '66', 1, anAct)).toMatchObject({
+        Status: 'Queued',
+      })
     })
 
     it('if a replay, a resume and a settlement are requested at the same time, only one of them makes a run active', async () => {
@@ -313,7 +315,7 @@ export function operatorActionsContract(name: string, open: () => Promise<Movabl
           await record(failedInDoubt, id)
           await Promise.allSettled([
             source.replay(process, id, fromStart, anAct),
-            source.resume(process, id, null, anAct),
+            source.operate('resume', process, id, null, anAct),
             source.settle(process, id, null, notDone, anAct),
             source.replay(process, id, fromStart, anAct),
           ])
@@ -342,7 +344,7 @@ export function operatorActionsContract(name: string, open: () => Promise<Movabl
     it('a replay with new initial data shows that its data was changed, and the next replay keeps the new data', async () => {
       await queue()
       const replay = async (initialData?: object | null) => {
-        await source.cancel(process.name, '66', null, anAct)
+        await source.operate('cancel', process, '66', null, anAct)
         const request = { ...fromStart, ...(initialData !== undefined && { initialData }) }
         return source.replay(process, '66', request as typeof fromStart, anAct)
       }
@@ -360,7 +362,7 @@ export function operatorActionsContract(name: string, open: () => Promise<Movabl
     it('a bulk operation changes a transaction only once, even if its run could be changed again', async () => {
       await queue()
       await record(failedInDoubt)
-      const resume = (act: Act) => source.resume(process, '66', null, act)
+      const resume = (act: Act) => source.operate('resume', process, '66', null, act)
       await resume(inOperation('op-1'))
       await record(failedInDoubt)
       for (const replayId of [null, 0])
@@ -374,11 +376,11 @@ export function operatorActionsContract(name: string, open: () => Promise<Movabl
 
     it('a bulk operation replays a transaction once, and only if no newer run was started since the search', async () => {
       await queue()
-      await source.cancel(process.name, '66', null, anAct)
+      await source.operate('cancel', process, '66', null, anAct)
       const replay = (act: Act) => source.replay(process, '66', fromStart, act)
       await expect(replay(inOperation('op-1', 1))).rejects.toMatchObject({ code: 'version_moved' })
       expect(await replay(inOperation('op-1', 0))).toMatchObject({ ReplayID: 1 })
-      await source.cancel(process.name, '66', null, anAct)
+      await source.operate('cancel', process, '66', null, anAct)
       await expect(replay(inOperation('op-1', 0))).rejects.toThrow('has changed the run')
       await expect(replay(inOperation('op-1', 1))).rejects.toMatchObject({ code: 'version_moved' })
       await expect(replay(inOperation('op-1'))).rejects.toThrow('has changed the run')
@@ -387,10 +389,10 @@ export function operatorActionsContract(name: string, open: () => Promise<Movabl
 
     it('of many concurrent actions of the same bulk operation on a transaction, only one is executed', async () => {
       await queue()
-      await source.cancel(process.name, '66', null, anAct)
+      await source.operate('cancel', process, '66', null, anAct)
       const results = await Promise.allSettled(
         Array.from({ length: 10 }, () =>
-          source.resume(process, '66', null, inOperation('op-1', 0)),
+          source.operate('resume', process, '66', null, inOperation('op-1', 0)),
         ),
       )
       expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)

@@ -126,7 +126,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
     it('a replay contains the encrypted data of the previous run', async () => {
       await queue('1')
       await runStep('1')
-      await sealed.cancel(process.name, '1', null, anAct)
+      await sealed.operate('cancel', process, '1', null, anAct)
       const run = await sealed.replay(process, '1', { fromStep: 'report', latest: null }, anAct)
       expect(run).toMatchObject({ ReplayID: 1, InitialData: { note: MARKER } })
       expect(await stored('1', 1)).not.toContain(MARKER)
@@ -138,7 +138,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
 
     it('the new initial data of a replay and the data of a settled step are stored encrypted', async () => {
       await queue('1')
-      await sealed.cancel(process.name, '1', null, anAct)
+      await sealed.operate('cancel', process, '1', null, anAct)
       const request = { fromStep: null, latest: null, initialData: { note: `new ${MARKER}` } }
       const replayed = await sealed.replay(process, '1', request, anAct)
       expect(replayed).toMatchObject({ InputChanged: true, InitialData: request.initialData })
@@ -166,7 +166,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
 
     it('a replay with equal initial data shows no change, even if the data is encrypted', async () => {
       await queue('1')
-      await sealed.cancel(process.name, '1', null, anAct)
+      await sealed.operate('cancel', process, '1', null, anAct)
       const request = { fromStep: null, latest: null, initialData: { note: MARKER } }
       expect(await sealed.replay(process, '1', request, anAct)).toMatchObject({
         InputChanged: false,
@@ -176,7 +176,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
 
     it('an erased run can be replayed with the new initial data null, and the replay shows that its initial data was changed', async () => {
       await queue('1')
-      await sealed.cancel(process.name, '1', null, anAct)
+      await sealed.operate('cancel', process, '1', null, anAct)
       const scope = { Process: process.name, Ids: ['1'] }
       const { runs } = await sealed.erasable(scope, { after: null, limit: 10 })
       await sealed.erase(runs, anAct)
@@ -191,7 +191,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
     it('an export of ended runs contains decrypted payloads', async () => {
       await queue('1')
       await runStep('1')
-      await sealed.cancel(process.name, '1', null, anAct)
+      await sealed.operate('cancel', process, '1', null, anAct)
       const range = { process: process.name, since: null, until: '9999-01-01T00:00:00.000Z' }
       expect((await sealed.exportPage(range, FIRST_END, 10)).runs).toMatchObject([
         { run: { InitialData: { note: MARKER } }, items: [{ Data: { note: MARKER } }] },
@@ -289,7 +289,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
     it('a resealing pass does not replace a payload that has changed since the pass read it', async () => {
       await queue('1', plain)
       const { payloads } = await plain.outdatedPayloads('k1', { after: null, limit: 10 })
-      await plain.cancel(process.name, '1', null, anAct)
+      await plain.operate('cancel', process, '1', null, anAct)
       const scope = { Process: process.name, Ids: ['1'] }
       const { runs } = await plain.erasable(scope, { after: null, limit: 10 })
       await plain.erase(runs, anAct)

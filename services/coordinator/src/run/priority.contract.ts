@@ -70,7 +70,7 @@ export function priorityContract(name: string, open: () => Promise<MovableSource
 
     it('a replay has the priority of the run before it', async () => {
       await queue('a', { Priority: 'high' })
-      await source.cancel(process.name, 'a', null, anAct)
+      await source.operate('cancel', process, 'a', null, anAct)
       const replay = await source.replay(process, 'a', { fromStep: null, latest: null }, anAct)
       expect(replay).toMatchObject({ ReplayID: 1, Priority: 'high' })
     })

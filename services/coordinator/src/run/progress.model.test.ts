@@ -385,7 +385,10 @@ class Model {
         const run = this.#recent(happening.run)
         if (run === undefined) return
         const isAllowed = !isOver(run.status)
-        await this.#expectDone(source.cancel(name, run.id, run.replay, anAct), isAllowed)
+        await this.#expectDone(
+          source.operate('cancel', { name }, run.id, run.replay, anAct),
+          isAllowed,
+        )
         if (isAllowed) {
           const isUndone = run.status === 'Undoing'
           this.#endWait(run, isUndone ? 'Failed' : 'Cancelled')
@@ -398,7 +401,10 @@ class Model {
         if (run === undefined) return
         const latest = this.runs.findLast(({ id }) => id === run.id)
         const isAllowed = isResumable(run.status) && run === latest
-        await this.#expectDone(source.resume(this.#process, run.id, run.replay, anAct), isAllowed)
+        await this.#expectDone(
+          source.operate('resume', this.#process, run.id, run.replay, anAct),
+          isAllowed,
+        )
         const status = run.status === 'UndoFailed' ? 'Undoing' : 'Queued'
         if (isAllowed) this.#move(run, { status, attempt: 0, notBefore: this.#clock.now })
         break
@@ -409,7 +415,10 @@ class Model {
         const latest = this.runs.findLast(({ id }) => id === run.id)
         const isAllowed =
           (undoableStatuses as readonly string[]).includes(run.status) && run === latest
-        await this.#expectDone(source.undo(name, run.id, run.replay, anAct), isAllowed)
+        await this.#expectDone(
+          source.operate('undo', { name }, run.id, run.replay, anAct),
+          isAllowed,
+        )
         if (isAllowed)
           this.#move(run, { status: 'Undoing', attempt: 0, notBefore: this.#clock.now })
         break
@@ -535,7 +544,9 @@ class Model {
   async end(): Promise<void> {
     for (const run of this.runs)
       if (!isOver(run.status))
-        await this.#source.cancel(this.#process.name, run.id, run.replay, anAct).catch(() => {})
+        await this.#source
+          .operate('cancel', this.#process, run.id, run.replay, anAct)
+          .catch(() => {})
   }
 
   #settle(run: ModelRun, outcome: OutcomeName): void {

@@ -93,7 +93,7 @@ export function retentionContract(name: string, open: () => Promise<MovableSourc
     it('a run that was undone, or could not be undone, is kept as long as a failed one', async () => {
       for (const id of ['undone', 'undo failed']) {
         await completed(id)
-        await source.undo(process.name, id, null, anAct)
+        await source.operate('undo', process, id, null, anAct)
       }
       await endUndo('undone', { kind: 'undone', response: null })
       await endUndo('undo failed', failed)
@@ -134,7 +134,7 @@ export function retentionContract(name: string, open: () => Promise<MovableSourc
       await queue('failed')
       await end('failed', failed)
       await queue('cancelled')
-      await source.cancel(process.name, 'cancelled', null, anAct)
+      await source.operate('cancel', process, 'cancelled', null, anAct)
       await queue('active')
       expect(await purgeAll({ ...nothing, completedMs: 60_000, failedMs: 60_000 })).toBe(0)
       expect(await purgeAll(completedOnly)).toBe(1)
@@ -155,11 +155,11 @@ export function retentionContract(name: string, open: () => Promise<MovableSourc
 
     it('a run is not purged if it was resumed after the check for purgeable runs', async () => {
       await queue('1')
-      await source.cancel(process.name, '1', null, anAct)
+      await source.operate('cancel', process, '1', null, anAct)
       await source.advance(2)
       const { runs } = await source.purgeable(nothing, FIRST_END, 10)
       expect(runs).toHaveLength(1)
-      await source.resume(process, '1', null, anAct)
+      await source.operate('resume', process, '1', null, anAct)
       expect(await source.purge(nothing, runs)).toBe(0)
       expect((await get('1')).run.InitialData).toEqual({ secret: '1' })
     })
@@ -170,11 +170,11 @@ export function retentionContract(name: string, open: () => Promise<MovableSourc
       await end('1', done)
       await completed('2')
       await queue('resumed')
-      await source.cancel(process.name, 'resumed', null, anAct)
+      await source.operate('cancel', process, 'resumed', null, anAct)
       await source.advance(2)
       const { runs } = await source.purgeable(nothing, FIRST_END, 10)
       expect(runs).toHaveLength(4)
-      await source.resume(process, 'resumed', null, anAct)
+      await source.operate('resume', process, 'resumed', null, anAct)
       expect(await source.filesLeft(process.name)).toBeNull()
       expect(await source.purge(nothing, runs)).toBe(3)
       expect(await source.filesLeft('OtherProcess')).toBeNull()
@@ -207,8 +207,8 @@ export function retentionContract(name: string, open: () => Promise<MovableSourc
       await purgeAll(nothing)
       for (const act of [
         () => source.replay(process, '1', fromStart, anAct),
-        () => source.resume(process, '1', null, anAct),
-        () => source.cancel(process.name, '1', 0, anAct),
+        () => source.operate('resume', process, '1', null, anAct),
+        () => source.operate('cancel', process, '1', 0, anAct),
       ])
         await expect(act()).rejects.toMatchObject({ code: 'transaction_purged' })
     })

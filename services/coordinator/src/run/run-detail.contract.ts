@@ -112,7 +112,7 @@ export function runDetailContract(name: string, open: () => Promise<TransactionS
       await queue('5', '42')
       await queue('other')
       for (let replay = 0; replay < 2; replay += 1) {
-        await source.cancel(process.name, '5', null, anAct)
+        await source.operate('cancel', process, '5', null, anAct)
         await source.replay(process, '5', { fromStep: null, latest: null }, anAct)
       }
       const runs = await source.runsOf(process.name, '5', { limit: 10 })

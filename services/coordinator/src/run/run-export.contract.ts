@@ -79,7 +79,9 @@ export function runExportContract(name: string, open: () => Promise<MovableSourc
       const many = Array.from({ length: 5 }, (_, n) => ({ TransactionID: `${n}`, InitialData: n }))
       await source.queue(process, many)
       await Promise.all(
-        many.map(({ TransactionID }) => source.cancel(process.name, TransactionID, null, anAct)),
+        many.map(({ TransactionID }) =>
+          source.operate('cancel', process, TransactionID, null, anAct),
+        ),
       )
       await source.advance(2)
       for (const limit of [1, 2, 100])

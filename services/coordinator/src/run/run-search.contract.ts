@@ -65,7 +65,7 @@ export function runSearchContract(name: string, open: () => Promise<MovableSourc
       await attempt(await queue(orders, 'a2', { Realm: 'r1', Tags: gold }), duplicate)
       await attempt(await queue(orders, 'a3', { Realm: 'r2' }), doubtful)
       await queue(orders, 'a4')
-      await source.cancel(orders.name, 'a4', null, anAct)
+      await source.operate('cancel', orders, 'a4', null, anAct)
       await attempt(await queue(orders, 'a5', { Realm: 'r1' }), busy)
       await attempt(await queue(orders, 'a6', { Realm: 'r2' }), waiting)
       await queue(orders, 'a7', { Tags: { batch: '7' } })
@@ -148,7 +148,7 @@ export function runSearchContract(name: string, open: () => Promise<MovableSourc
         expect(await find(null, { order, filter })).toEqual(['a5', 'a4', 'a3'])
         expect(await find(null, { order, filter: { since: at('b1') } })).toEqual(['b2', 'b1'])
       }
-      await source.cancel(orders.name, 'a5', null, anAct)
+      await source.operate('cancel', orders, 'a5', null, anAct)
       const filter = { since: at('b2') }
       expect(await find(null, { filter })).toEqual(['b2', 'a5'])
       expect(await find(null, { filter, order: 'updated' })).toEqual(['a5', 'b2'])
@@ -157,7 +157,7 @@ export function runSearchContract(name: string, open: () => Promise<MovableSourc
     it('a search in the order `updated` sorts finished runs by their end, and unfinished runs by their last change', async () => {
       await queueAll()
       await attempt(runs.get('a7') as Run, busy)
-      const resumed = await source.resume(orders, 'a2', null, anAct)
+      const resumed = await source.operate('resume', orders, 'a2', null, anAct)
       expect((await find(null, { order: 'updated' })).slice(0, 3)).toEqual(['a2', 'a7', 'b2'])
       await attempt(resumed, failed)
       const filter: RunFilter = { status: ['Failed'] }

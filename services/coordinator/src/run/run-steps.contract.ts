@@ -135,7 +135,7 @@ export function runStepsContract(name: string, open: () => Promise<MovableSource
         ])
         expect(queued).toMatchObject({ outcome: 'queued', run: { Tags: tags } })
         expect((await source.get(process.name, '2', null))?.run.Tags).toBeNull()
-        await source.cancel(process.name, '1', null, anAct)
+        await source.operate('cancel', process, '1', null, anAct)
         await source.replay(process, '1', fromStart, anAct)
         const { run } = (await source.get(process.name, '1', 1)) ?? {}
         expect(run).toMatchObject({
@@ -304,7 +304,7 @@ export function runStepsContract(name: string, open: () => Promise<MovableSource
         const claims: Claim[] = []
         for (const n of outcomes.keys()) claims.push(await claim(await queue(String(n))))
         const lost = claims.at(-1) as Claim
-        await source.cancel(process.name, lost.run.TransactionID, null, anAct)
+        await source.operate('cancel', process, lost.run.TransactionID, null, anAct)
         const recorded = await Promise.all(
           outcomes.map((outcome, n) => record(claims[n] as Claim, outcome)),
         )
@@ -415,7 +415,7 @@ export function runStepsContract(name: string, open: () => Promise<MovableSource
       it('a resume continues in the round that has failed; a replay from the step starts with round 0', async () => {
         const repeated = await record(await claim(await queue('1')), repeat(1, { page: 2 }))
         await record(await claim(repeated as Run), failed)
-        const resumed = await source.resume(process, '1', null, anAct)
+        const resumed = await source.operate('resume', process, '1', null, anAct)
         const claimed = await claim(resumed)
         expect(claimed.round).toEqual({ number: 1, state: { page: 2 } })
         await record(claimed, failed)

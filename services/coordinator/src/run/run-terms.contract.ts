@@ -80,9 +80,11 @@ export function runTermsContract(name: string, open: () => Promise<MovableSource
       const first = await queue('1', of('1'))
       expect(first.DefinitionVersion).toBe('1')
       expect((await claim(first)).run.DefinitionVersion).toBe('1')
-      await source.cancel(process.name, '1', null, anAct)
-      expect((await source.resume(of('2'), '1', null, anAct)).DefinitionVersion).toBe('1')
-      await source.cancel(process.name, '1', null, anAct)
+      await source.operate('cancel', process, '1', null, anAct)
+      expect((await source.operate('resume', of('2'), '1', null, anAct)).DefinitionVersion).toBe(
+        '1',
+      )
+      await source.operate('cancel', process, '1', null, anAct)
       const replay = { fromStep: null, latest: null }
       expect((await source.replay(of('2'), '1', replay, anAct)).DefinitionVersion).toBe('2')
       expect(await source.runsOf(process.name, '1', { limit: 10 })).toMatchObject([
@@ -97,7 +99,7 @@ export function runTermsContract(name: string, open: () => Promise<MovableSource
       await queue('2', of('1'))
       await queue('3', of('2'))
       await queue('4', process)
-      await source.cancel(process.name, '3', null, anAct)
+      await source.operate('cancel', process, '3', null, anAct)
       const { unfinished } = await source.audit([process.name])
       const counts = unfinished.map(({ DefinitionVersion, Count }) => [DefinitionVersion, Count])
       expect(counts).toEqual([
@@ -192,7 +194,7 @@ export function runTermsContract(name: string, open: () => Promise<MovableSource
     it('an ended run gets a new deadline when it is resumed or settled; actions on an active run keep the deadline', async () => {
       const run = await queue('1', of('1', SOON_MS))
       await record(await claim(run), { ...failed, isInDoubt: true })
-      const resumed = await source.resume(of('2', HOUR_MS), '1', null, anAct)
+      const resumed = await source.operate('resume', of('2', HOUR_MS), '1', null, anAct)
       expect(deadlineMsOf(resumed)).toBe(HOUR_MS)
       await record(await claim(resumed), { ...failed, isInDoubt: true })
       const two = of('2', 2 * HOUR_MS)
@@ -200,11 +202,11 @@ export function runTermsContract(name: string, open: () => Promise<MovableSource
       expect(deadlineMsOf(settled)).toBe(2 * HOUR_MS)
       await record(await claim(settled), busy)
       const { DeadlineAt } = settled
-      expect(await source.retry(process.name, '1', null, anAct)).toMatchObject({ DeadlineAt })
+      expect(await source.operate('retry', process, '1', null, anAct)).toMatchObject({ DeadlineAt })
       const active = await source.settle(of('3'), '1', null, { outcome: 'not_done' }, anAct)
       expect(active.DeadlineAt).toBe(DeadlineAt)
-      await source.cancel(process.name, '1', null, anAct)
-      expect((await source.resume(process, '1', null, anAct)).DeadlineAt).toBeNull()
+      await source.operate('cancel', process, '1', null, anAct)
+      expect((await source.operate('resume', process, '1', null, anAct)).DeadlineAt).toBeNull()
     })
   })
 }

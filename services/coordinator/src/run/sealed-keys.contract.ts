@@ -64,7 +64,7 @@ export function sealedKeysContract(name: string, open: () => Promise<Transaction
       key: string | null = null,
     ): Promise<ClaimResult['kind']> => (await source.claim(claimRequest(run, key))).kind
     const grantedAfterEndOf = async (id: string, source = sealed): Promise<readonly string[]> => {
-      const ended = await source.cancel(process.name, id, null, anAct)
+      const ended = await source.operate('cancel', process, id, null, anAct)
       const { runs } = await source.grantSlots([{ process: process.name, limit: 1 }], [ended])
       return runs.map(({ TransactionID }) => TransactionID)
     }
@@ -108,7 +108,7 @@ export function sealedKeysContract(name: string, open: () => Promise<Transaction
       })
       expect(await claim(run, sealed, CUSTOMER)).toBe('no_slot')
       expect(await keysOf('2', plain)).toEqual(await keysOf('1', plain))
-      await sealed.cancel(process.name, '2', null, anAct)
+      await sealed.operate('cancel', process, '2', null, anAct)
       const request = { fromStep: null, latest: null, initialData: 3, concurrencyKey: CUSTOMER }
       const replayed = await sealed.replay(process, '2', request, anAct)
       expect(replayed.ConcurrencyKey).toBe(CUSTOMER)

@@ -79,21 +79,21 @@ export function sealedRunsContract(name: string, open: () => Promise<MovableSour
         'retry',
         async () => {
           await reached(waiting)
-          return [await source.retry(process.name, '1', null, anAct)]
+          return [await source.operate('retry', process, '1', null, anAct)]
         },
       ],
       [
         'cancel',
         async () => {
           await queued()
-          return [await source.cancel(process.name, '1', null, anAct)]
+          return [await source.operate('cancel', process, '1', null, anAct)]
         },
       ],
       [
         'resume',
         async () => {
           await reached(failed)
-          return [await source.resume(process, '1', null, anAct)]
+          return [await source.operate('resume', process, '1', null, anAct)]
         },
       ],
       [

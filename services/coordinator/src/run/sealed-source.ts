@@ -356,11 +356,8 @@ export function createSealedSource(
         },
       )
     },
-    retry: async (...args) => readable(await source.retry(...args)),
     failPastDeadline: async (...args) => (await source.failPastDeadline(...args)).map(readable),
-    resume: async (...args) => readable(await source.resume(...args)),
-    undo: async (...args) => readable(await source.undo(...args)),
-    cancel: async (...args) => readable(await source.cancel(...args)),
+    operate: async (...args) => readable(await source.operate(...args)),
   }
   return { ...passedThrough, ...sealing }
 

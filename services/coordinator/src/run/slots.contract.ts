@@ -115,10 +115,10 @@ export function slotsContract(name: string, open: () => Promise<MovableSource>):
       const first = await claimed(a)
       await parked(b)
       await parked(c)
-      const retried = await source.retry(process.name, 'b', null, anAct)
+      const retried = await source.operate('retry', process, 'b', null, anAct)
       expect(retried).toMatchObject({ Status: 'Retrying', NextAttemptAt: b.NextAttemptAt })
       await parked(retried)
-      await source.cancel(process.name, 'a', null, anAct)
+      await source.operate('cancel', process, 'a', null, anAct)
       expect(await grantedTo([first.lease])).toEqual(['b'])
     })
 
@@ -247,13 +247,13 @@ export function slotsContract(name: string, open: () => Promise<MovableSource>):
       await claimed(a)
       await parked(b)
       await parked(c)
-      await source.cancel(process.name, 'b', null, anAct)
+      await source.operate('cancel', process, 'b', null, anAct)
       expect(await grantedTo([b])).toEqual([])
-      await source.cancel(process.name, 'a', null, anAct)
+      await source.operate('cancel', process, 'a', null, anAct)
       expect(await grantedTo([a])).toEqual(['c'])
       expect(await stateOf('b')).toMatchObject({ Status: 'Cancelled' })
       // A resumed run must wait for a slot again.
-      const resumed = await source.resume(process, 'a', null, anAct)
+      const resumed = await source.operate('resume', process, 'a', null, anAct)
       await parked(resumed)
     })
 
@@ -269,7 +269,7 @@ export function slotsContract(name: string, open: () => Promise<MovableSource>):
       expect(await source.failPastDeadline(10)).toMatchObject([
         { TransactionID: 'b', Status: 'Failed', WaitingFor: null },
       ])
-      await source.cancel(process.name, 'a', null, anAct)
+      await source.operate('cancel', process, 'a', null, anAct)
       expect(await grantedTo([a])).toEqual(['c'])
     })
 
@@ -476,7 +476,7 @@ export function slotsContract(name: string, open: () => Promise<MovableSource>):
       const runs = await ofKeys('a1', 'a2', 'a3', 'b1', 'a4')
       const claimOfA1 = await claimed(runs[0] as Run, slot)
       for (const run of runs.slice(1)) await parked(run, slot)
-      for (const id of ['a2', 'b1']) await source.cancel(process.name, id, null, anAct)
+      for (const id of ['a2', 'b1']) await source.operate('cancel', process, id, null, anAct)
       await record(claimOfA1, failed)
       expect(await grantedTo([claimOfA1.lease], 1, 1)).toEqual(['a3'])
     })

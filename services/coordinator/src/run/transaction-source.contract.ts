@@ -151,7 +151,7 @@ export function transactionSourceContract(name: string, open: () => Promise<Mova
       it('a resumed run continues at its failed step, and counts the attempts of that step from the start', async () => {
         const next = await record(await claim(await queue('1')), done)
         await record(await claim(next as Run), failed)
-        const resumed = await source.resume(process, '1', null, anAct)
+        const resumed = await source.operate('resume', process, '1', null, anAct)
         expect(resumed).toMatchObject({
           ReplayID: 0,
           StepName: 'report',
@@ -164,11 +164,11 @@ export function transactionSourceContract(name: string, open: () => Promise<Mova
 
       it('the outcome of a step is rejected after its run was cancelled, and the run can be resumed', async () => {
         const claimed = await claim(await queue('1'))
-        expect(await source.cancel(process.name, '1', 0, anAct)).toMatchObject({
+        expect(await source.operate('cancel', process, '1', 0, anAct)).toMatchObject({
           Status: 'Cancelled',
         })
         expect(await record(claimed, done)).toBeNull()
-        expect(await source.resume(process, '1', null, anAct)).toMatchObject({
+        expect(await source.operate('resume', process, '1', null, anAct)).toMatchObject({
           StepName: 'order',
         })
       })
@@ -176,18 +176,18 @@ export function transactionSourceContract(name: string, open: () => Promise<Mova
       it('an active run cannot be resumed, a finished run cannot be cancelled, and an unknown run can be neither resumed nor cancelled', async () => {
         await finish(await queue('1'))
         await queue('2')
-        await expect(source.resume(process, '1', null, anAct)).rejects.toMatchObject({
+        await expect(source.operate('resume', process, '1', null, anAct)).rejects.toMatchObject({
           code: 'transaction_not_resumable',
         })
-        await expect(source.resume(process, '2', null, anAct)).rejects.toMatchObject({
+        await expect(source.operate('resume', process, '2', null, anAct)).rejects.toMatchObject({
           code: 'transaction_not_resumable',
         })
-        await expect(source.cancel(process.name, '1', null, anAct)).rejects.toMatchObject({
+        await expect(source.operate('cancel', process, '1', null, anAct)).rejects.toMatchObject({
           code: 'transaction_not_active',
         })
         for (const change of [
-          () => source.resume(process, '1', 7, anAct),
-          () => source.cancel(process.name, '1', 7, anAct),
+          () => source.operate('resume', process, '1', 7, anAct),
+          () => source.operate('cancel', process, '1', 7, anAct),
         ])
           await expect(change()).rejects.toMatchObject({
             code: 'transaction_not_found',

@@ -130,33 +130,6 @@ export interface TransactionSource
     act: Act,
   ): Promise<Run>
   /**
-   * Makes a failed or cancelled run due again. The run keeps its `DefinitionVersion`, and gets a new deadline. A run whose
-   * undo has failed goes on with the undo.
-   *
-   * @throws {IntegrationError} `transaction_not_found`, `version_moved`, or `transaction_not_resumable` if the run is
-   *   active or completed.
-   */
-  resume(
-    process: ProcessOutline,
-    transactionId: string,
-    replayId: number | null,
-    act: Act,
-  ): Promise<Run>
-  /**
-   * Begins the undo of the latest run of a transaction, which has failed, was cancelled or is completed.
-   *
-   * @throws {IntegrationError} `transaction_not_found`, `version_moved`, `transaction_erased`, `transaction_purged`, or
-   *   `transaction_not_undoable`.
-   */
-  undo(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
-  /**
-   * Ends an active run. A run that is being undone ends as `UndoFailed`, because it must not continue forward later.
-   *
-   * @throws {IntegrationError} `transaction_not_found`, `version_moved`, or `transaction_not_active` if the run has
-   *   ended.
-   */
-  cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
-  /**
    * Makes runs due again that wait for a credential, or for the resume of a company (`paused:<realm>`), at most `limit`
    * of them. The latter keep their last error, because they have not been attempted.
    */

@@ -580,7 +580,7 @@ export function undone(stored: StoredRun, times: Times): StoredRun {
 }
 
 /** @throws {IntegrationError} `transaction_not_resumable` if the run is active or completed. */
-export function resumed(stored: StoredRun, terms: RunTerms, times: Times): StoredRun {
+export function resumed(stored: StoredRun, times: Times, terms: RunTerms): StoredRun {
   requireData(stored.header)
   if (!isResumable(stored.header.Status)) throw notResumable()
   const { now } = times

@@ -27,7 +27,7 @@ export function undoContract(name: string, open: () => Promise<MovableSource>): 
     const { queue, request, claim, record, finish } = workOn(() => source)
 
     const undo = (id = '1', replayId: number | null = null) =>
-      source.undo(process.name, id, replayId, anAct)
+      source.operate('undo', process, id, replayId, anAct)
     /** Records the outcome of an undo. */
     const recordUndo = async ({ lease, run, items }: Claim, outcome: StepOutcome) => {
       const options = { policy: defaultRetryPolicy, random: 0.5, events: [], undoable, items }
@@ -113,14 +113,14 @@ export function undoContract(name: string, open: () => Promise<MovableSource>): 
       const rejected = { code: 'transaction_not_undoable' }
       const active = await queue('1')
       await expect(undo()).rejects.toMatchObject(rejected)
-      await source.cancel(process.name, '1', null, anAct)
+      await source.operate('cancel', process, '1', null, anAct)
       const replay = await source.replay(process, '1', { fromStep: null, latest: null }, anAct)
       await expect(undo('1', 0)).rejects.toMatchObject(rejected)
       await record(await claim(replay), failed)
       const begun = await undo()
       expect(begun).toMatchObject({ ReplayID: 1, LastError: 'no', ErrorClass: 'http_400' })
       await expect(undo()).rejects.toMatchObject(rejected)
-      await expect(source.resume(process, '1', null, anAct)).rejects.toMatchObject({
+      await expect(source.operate('resume', process, '1', null, anAct)).rejects.toMatchObject({
         code: 'transaction_not_resumable',
       })
       await expect(
@@ -128,7 +128,7 @@ export function undoContract(name: string, open: () => Promise<MovableSource>): 
       ).rejects.toMatchObject({ code: 'transaction_active' })
       expect(await work(begun, left)).toMatchObject({ Status: 'Undone', LastError: 'no' })
       await expect(undo()).rejects.toMatchObject(rejected)
-      await expect(source.resume(process, '1', null, anAct)).rejects.toMatchObject({
+      await expect(source.operate('resume', process, '1', null, anAct)).rejects.toMatchObject({
         code: 'transaction_not_resumable',
       })
       expect(active.ReplayID).toBe(0)
@@ -154,12 +154,12 @@ export function undoContract(name: string, open: () => Promise<MovableSource>): 
       expect(waiting).toMatchObject({ Status: 'Undoing', Attempt: 1, ErrorClass: 'http_503' })
       expect((await read()).statuses['report']).toBe('Completed')
       expect(await source.claim(request(waiting))).toMatchObject({ kind: 'early' })
-      const retried = await source.retry(process.name, '1', null, anAct)
+      const retried = await source.operate('retry', process, '1', null, anAct)
       expect(retried).toMatchObject({ Status: 'Undoing', Attempt: 1 })
       const ended = await work(retried, failed)
       expect(ended).toMatchObject({ Status: 'UndoFailed', StepName: 'report', LastError: 'no' })
       expect((await read()).statuses['report']).toBe('Completed')
-      const resumed = await source.resume(process, '1', null, anAct)
+      const resumed = await source.operate('resume', process, '1', null, anAct)
       expect(resumed).toMatchObject({ Status: 'Undoing', StepName: 'report', Attempt: 0 })
       expect(await work(resumed, undone)).toMatchObject({ Status: 'Undoing', StepName: 'order' })
     })
@@ -221,7 +221,7 @@ export function undoContract(name: string, open: () => Promise<MovableSource>): 
     it('has no deadline', async () => {
       const terms = { ...process, deadlineMs: 60_000 }
       await source.queue(terms, [{ TransactionID: '1', InitialData: 1 }])
-      await source.cancel(process.name, '1', null, anAct)
+      await source.operate('cancel', process, '1', null, anAct)
       const begun = await undo()
       await source.advance(61_000)
       expect(await source.failPastDeadline(10)).toEqual([])
@@ -264,14 +264,14 @@ export function undoContract(name: string, open: () => Promise<MovableSource>): 
     it('ends as UndoFailed if it is cancelled, or if its step is unknown', async () => {
       const begun = await atReport()
       const claimed = await claim(begun)
-      const cancelled = await source.cancel(process.name, '1', null, anAct)
+      const cancelled = await source.operate('cancel', process, '1', null, anAct)
       expect(cancelled).toMatchObject({
         Status: 'UndoFailed',
         ErrorClass: 'undo_cancelled',
         InDoubt: true,
       })
       expect(await recordUndo(claimed, undone)).toBeNull()
-      const resumed = await source.resume(process, '1', null, anAct)
+      const resumed = await source.operate('resume', process, '1', null, anAct)
       expect(await source.failRun(resumed, resumed.Version, 'step_unknown', 'gone')).toMatchObject({
         Status: 'UndoFailed',
         ErrorClass: 'step_unknown',

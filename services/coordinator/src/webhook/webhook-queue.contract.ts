@@ -119,7 +119,7 @@ export function webhooksContract(name: string, open: () => Promise<MovableSource
     it('an outcome that is rejected because the lease was lost stores no webhook', async () => {
       announce()
       const claimed = await claim(await queue('late'))
-      await source.cancel(process.name, 'late', null, anAct)
+      await source.operate('cancel', process, 'late', null, anAct)
       const options = { steps: process.steps, policy: defaultRetryPolicy, random: 0 }
       expect(await source.record(claimed.lease, advance(claimed.run, done, options))).toBeNull()
       expect(await deliverAll()).toEqual(['late Cancelled 2'])
@@ -192,7 +192,7 @@ export function webhooksContract(name: string, open: () => Promise<MovableSource
     it('a cancelled webhook does not delay the other webhooks', async () => {
       await source.addWebhooks([webhook('1'), webhook('2')])
       await start()
-      await source.cancel(WEBHOOK_PROCESS, '1', null, anAct)
+      await source.operate('cancel', { name: WEBHOOK_PROCESS }, '1', null, anAct)
       expect(await deliverAll()).toEqual(['2'])
     })
 
@@ -204,7 +204,7 @@ export function webhooksContract(name: string, open: () => Promise<MovableSource
       ])
       expect(idsOf(await start())).toEqual(['1', '3', '4', 'credential.removed-5'])
       expect(await source.dropWebhooks('r1')).toEqual(['1'])
-      await source.cancel(WEBHOOK_PROCESS, '1', null, anAct)
+      await source.operate('cancel', { name: WEBHOOK_PROCESS }, '1', null, anAct)
       expect(await source.dropWebhooks('r1')).toEqual([])
       const page = await source.erasable({ Realm: 'r1', Process: null }, { after: null, limit: 9 })
       expect(page.runs.map(({ TransactionID }) => TransactionID)).toEqual(['1'])

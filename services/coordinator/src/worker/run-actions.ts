@@ -27,12 +27,8 @@ import type { StepsInFlight } from './steps-in-flight.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
 
-type RunAndAct = readonly [
-  process: string,
-  transactionId: string,
-  replayId: number | null,
-  act: Act,
-]
+type OfRun = readonly [transactionId: string, replayId: number | null, act: Act]
+type RunAndAct = readonly [process: string, ...OfRun]
 
 /** `errors` contains the path and the violated rule of each problem in the initial data. */
 export type QueueOutcome =
@@ -221,6 +217,8 @@ export function createRunActions(deps: RunActionsDeps) {
       `no process ${name} is loaded, and there are no runs of it`,
     )
   }
+  const operate: TransactionSource['operate'] = (kind, of, ...run) =>
+    actOn(kind, [of.name, ...run], () => source.operate(kind, of, ...run))
   return {
     /**
      * Returns the definition of a process.
@@ -309,27 +307,19 @@ export function createRunActions(deps: RunActionsDeps) {
         source.replay(outlineOf(definition), TransactionID, { ...request, concurrencyKey }, act),
       )
     },
-    async resume(...run: RunAndAct): Promise<Run> {
-      const [name, ...rest] = run
-      const outline = outlineOf(process(name))
-      return actOn('resume', run, () => source.resume(outline, ...rest))
-    },
+    resume: async (name: string, ...of: OfRun): Promise<Run> =>
+      operate('resume', outlineOf(process(name)), ...of),
     /** Begins the undo of the latest run of a transaction. */
-    async undo(...run: RunAndAct): Promise<Run> {
-      process(run[0])
-      return actOn('undo', run, () => source.undo(...run))
-    },
-    async cancel(...run: RunAndAct): Promise<Run> {
-      await requireKnown(run[0])
-      const cancelled = await actOn('cancel', run, () => source.cancel(...run))
-      stepsInFlight.abortCancelled(cancelled)
-      return cancelled
+    undo: async (name: string, ...of: OfRun): Promise<Run> => operate('undo', process(name), ...of),
+    async cancel(name: string, ...of: OfRun): Promise<Run> {
+      await requireKnown(name)
+      const run = await operate('cancel', { name }, ...of)
+      stepsInFlight.abortCancelled(run)
+      return run
     },
     /** Makes a waiting run due at once. The run may wait for its next attempt or for a credential. */
-    async retry(...run: RunAndAct): Promise<Run> {
-      process(run[0])
-      return actOn('retry', run, () => source.retry(...run))
-    },
+    retry: async (name: string, ...of: OfRun): Promise<Run> =>
+      operate('retry', process(name), ...of),
     /** Settles the doubt about the due step of a run. */
     async settle(
       name: string,

@@ -218,7 +218,7 @@ export function createMemoryFamilies(
         isLatest(child)
       const picked = all.filter(isUndoable).slice(0, CHILDREN_PER_PAGE)
       const children = picked.map((child) =>
-        child.header.Status === 'Completed' ? undone(child, at) : resumed(child, {}, at),
+        child.header.Status === 'Completed' ? undone(child, at) : resumed(child, at, {}),
       )
       const family = familyOf(row)
       const result = {

@@ -144,7 +144,7 @@ describe('the files of the in-memory transaction source', () => {
     const source = await createMemoryTransactionSource(folder)
     const data = { TransactionID: '1', InitialData: 'personal data', Realm: 'r1' }
     await source.queue(outline, [data])
-    await source.cancel(outline.name, '1', null, anAct)
+    await source.operate('cancel', outline, '1', null, anAct)
     const files = async () => (await readFile(snapshot, 'utf8')) + (await readFile(journal, 'utf8'))
     expect(await files()).toContain('personal data')
     const scope = { Realm: 'r1', Process: null }
@@ -175,7 +175,7 @@ describe('the files of the in-memory transaction source', () => {
     if (queued === undefined || queued.outcome === 'conflict') throw new Error('not queued')
     await first.failRun(queued.run, 0, 'no', 'no')
     await first.startWebhooks(10)
-    await first.cancel('Webhook', '1', null, anAct)
+    await first.operate('cancel', { name: 'Webhook' }, '1', null, anAct)
     await first.startWebhooks(10)
     await first[Symbol.asyncDispose]()
     for (const reads of ['the journal', 'the snapshot']) {
@@ -184,7 +184,7 @@ describe('the files of the in-memory transaction source', () => {
       expect((await again.get('Webhook', '2', null))?.run.Status).toBe('Queued')
     }
     await using last = await createMemoryTransactionSource(folder)
-    await last.cancel('Webhook', '2', null, anAct)
+    await last.operate('cancel', { name: 'Webhook' }, '2', null, anAct)
     expect((await last.startWebhooks(10)).runs).toMatchObject([{ TransactionID: 'failed x' }])
   })
 
@@ -330,7 +330,7 @@ describe('the files of the in-memory transaction source', () => {
   it('the in-memory transaction source restores the action log from its journal and its snapshot, and uses no id twice', async () => {
     const source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: '1', InitialData: 1, Reason: 'why' }], anAct.by)
-    await source.cancel(process.name, '1', null, anAct)
+    await source.operate('cancel', process, '1', null, anAct)
     await createPauseStore(source).setPaused(process.name, true, anAct)
     const rejected = {
       kind: 'cancel',
@@ -412,7 +412,7 @@ describe('the files of the in-memory transaction source', () => {
     const [queued] = await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
     if (queued?.outcome !== 'queued') throw new Error('not queued')
     const log = readFileSync(journal)
-    await source.cancel(process.name, '1', null, anAct)
+    await source.operate('cancel', process, '1', null, anAct)
     await source[Symbol.asyncDispose]()
     writeFileSync(journal, log)
     await using again = await createMemoryTransactionSource(folder)

@@ -21,6 +21,7 @@ import {
 } from '../../run/errors.ts'
 import { signalled, waitSettled } from '../../run/events.ts'
 import { EXPORT_LAG_MS } from '../../run/run-export.ts'
+import type { OperatorAction } from '../../run/operator-actions.ts'
 import { pausesOf, PROCESSES, type ProcessRow } from '../../run/pause.ts'
 import type { Run } from '../../run/run.ts'
 import {
@@ -29,6 +30,7 @@ import {
   LEASE_MS,
   type Lease,
   type NewWebhook,
+  type RunTerms,
   SWEEP_MS,
   type TransactionSource,
   type UnkeyedRun,
@@ -57,6 +59,16 @@ import { createMemorySlots, mayHaveSlot, slotKeyOf } from './slots.ts'
 import { type Entry, openMemoryStore } from './store.ts'
 import { createMemoryTargetCalls } from './target-calls.ts'
 import { type StoredWebhook, webhookRunKey } from './webhook-queue.ts'
+
+/** The transition of each operator action. */
+const operated: Readonly<
+  Record<OperatorAction, (stored: StoredRun, times: Times, terms: RunTerms) => StoredRun>
+> = {
+  cancel: transitions.cancelled,
+  resume: transitions.resumed,
+  retry: transitions.retried,
+  undo: transitions.undone,
+}
 
 export interface MemorySourceOptions {
   readonly now?: () => number
@@ -311,27 +323,14 @@ export async function createMemoryTransactionSource(
       if (copied.length > 0) await commit(...copied)
       return commitAction('replay', run, act)
     },
-    async resume(process, transactionId, replayId, act) {
+    async operate(action, process, transactionId, replayId, act) {
       const stored = findOrThrow(process.name, transactionId, replayId, act)
-      requireLatest(stored.header, latestReplayId(stored), 'resume')
-      const resumed = transitions.resumed(stored, process, times())
+      if (action === 'resume' || action === 'undo')
+        requireLatest(stored.header, latestReplayId(stored), action)
+      const run = operated[action](stored, times(), process)
       // The children that have failed until now are resumed when the run gets to their place.
-      const families = resumedFamilies(store, stored.header, now())
-      if (families.length > 0) await commit(...families)
-      return commitAction('resume', resumed, act)
-    },
-    async undo(process, transactionId, replayId, act) {
-      const stored = findOrThrow(process, transactionId, replayId, act)
-      requireLatest(stored.header, latestReplayId(stored), 'undo')
-      return commitAction('undo', transitions.undone(stored, times()), act)
-    },
-    async cancel(process, transactionId, replayId, act) {
-      const stored = findOrThrow(process, transactionId, replayId, act)
-      return commitAction('cancel', transitions.cancelled(stored, times()), act)
-    },
-    async retry(process, transactionId, replayId, act) {
-      const stored = findOrThrow(process, transactionId, replayId, act)
-      return commitAction('retry', transitions.retried(stored, times()), act)
+      if (action === 'resume') await commit(...resumedFamilies(store, stored.header, now()))
+      return commitAction(action, run, act)
     },
     async settle(process, transactionId, replayId, settlement, act) {
       const stored = findOrThrow(process.name, transactionId, replayId, act)

@@ -36,7 +36,9 @@ it.skipIf(programs === null)(
     const claims = results.flatMap((result) => (result.kind === 'claimed' ? [result.claim] : []))
     expect(claims).toHaveLength(3)
     await Promise.all(
-      claims.map(({ run }) => one.cancel('Limited', run.TransactionID, null, anAct)),
+      claims.map(({ run }) =>
+        one.operate('cancel', { name: 'Limited' }, run.TransactionID, null, anAct),
+      ),
     )
     const limits = [{ process: 'Limited', limit: 3 }]
     const granted = await Promise.all([one.grantSlots(limits, null), two.grantSlots(limits, null)])

@@ -150,7 +150,8 @@ describe('the slots of a process on two replicas', () => {
       const results = await Promise.all(ids.map(claim))
       const claims = results.flatMap((result) => (result.kind === 'claimed' ? [result.claim] : []))
       expect(claims).toHaveLength(limit)
-      for (const { run } of claims) await one.cancel(outline.name, run.TransactionID, null, anAct)
+      for (const { run } of claims)
+        await one.operate('cancel', outline, run.TransactionID, null, anAct)
       const released = claims.map(({ lease }) => lease)
       await Promise.all([one, two].map((source) => source.grantSlots(limits, released)))
       expect(await running()).toBe(limit)
@@ -735,7 +736,7 @@ describe('notifications of rows that other programs insert', () => {
       InitialData: n,
     }))
     await source.queue(outline, lines)
-    const cancelled = await source.cancel('OrderProcess', '0', null, anAct)
+    const cancelled = await source.operate('cancel', { name: 'OrderProcess' }, '0', null, anAct)
     await source.replay(outline, cancelled.TransactionID, { fromStep: null, latest: null }, anAct)
     await insert('by hand ')
     await reaches(hints, 2)

@@ -37,7 +37,6 @@ import type { PostgresConnection } from '@integration-host/postgres/connection'
 import { listActions, recordWithoutChange } from './statements/actions.ts'
 import { postgresRecords } from './records.ts'
 import { auditTables } from './statements/audit.ts'
-import { cancelRun } from './statements/cancel-run.ts'
 import { claimRuns } from './statements/claim-runs.ts'
 import { claimWithSlots } from './statements/claim-with-slots.ts'
 import {
@@ -81,14 +80,13 @@ import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
 import { listReplays } from './statements/list-replays.ts'
 import { countOutdatedPayloads, outdatedPayloads, replacePayloads } from './statements/payloads.ts'
+import { operateRun } from './statements/operate-run.ts'
 import { countUnfinished, processNames } from './statements/process-names.ts'
 import { readResponse } from './statements/read-response.ts'
 import { recordOutcomes } from './statements/record-outcomes.ts'
 import { recoverExpiredLeases } from './statements/recover-expired-leases.ts'
 import { renewLeases } from './statements/renew-leases.ts'
 import { replayRun } from './statements/replay-run.ts'
-import { retryRun } from './statements/retry-run.ts'
-import { resumeRun, undoRun } from './statements/resume-run.ts'
 import {
   forgetRuns,
   filesLeft,
@@ -263,14 +261,7 @@ export function createPostgresTransactionSource(
     countUnfinished: (processes) => run((sql) => countUnfinished(sql, processes)),
     replay: (process, transactionId, request, act) =>
       run((sql) => sql.begin((tx) => replayRun(tx, process, transactionId, request, act, times))),
-    resume: (process, transactionId, replayId, act) =>
-      run((sql) => sql.begin((tx) => resumeRun(tx, process, transactionId, replayId, act, times))),
-    undo: (process, transactionId, replayId, act) =>
-      announcing((tx) => undoRun(tx, process, transactionId, replayId, act, times)),
-    cancel: (process, transactionId, replayId, act) =>
-      announcing((tx) => cancelRun(tx, process, transactionId, replayId, act)),
-    retry: (process, transactionId, replayId, act) =>
-      announcing((tx) => retryRun(tx, process, transactionId, replayId, act, times)),
+    operate: (...what) => announcing((tx) => operateRun(tx, ...what, times)),
     settle: (process, transactionId, replayId, settlement, act) =>
       announcing((tx) => settleRun(tx, process, transactionId, replayId, settlement, act, times)),
     async signal(at, transactionId, replayId, event, act) {
