@@ -500,7 +500,7 @@ export async function startCoordinator(
         // Another replica has queued runs of it, and has ended since.
         if (TAKE_BACK in audit.unknownProcesses) await takeBack.load()
         await metrics.setAudit(audit)
-        metrics.setEntriesOutside(await source.foundEntries(DAY_MS))
+        metrics.setEntriesOutside(await source.countEntries({ checkedSinceMs: DAY_MS }))
       },
       removeFiles,
       changeWaits,

@@ -47,14 +47,13 @@ function intakeOn({ intervalMs = 10, holdMs = 60_000 } = {}) {
   }
   const intake = startDeadLetterIntake({
     store: {
-      deadLetterCapacity: 100,
       async addDeadLetter(letter) {
         if (state.error !== null) throw state.error
         stored.push(letter)
       },
       async deadLetterCounts() {
         if (state.error !== null) throw state.error
-        return new Map([['P', stored.length]])
+        return { byProcess: new Map([['P', stored.length]]), capacity: 100 }
       },
       async storedProcesses() {
         state.polls += 1

@@ -7,7 +7,7 @@
  *     since RabbitMQ 4).
  * L3  RabbitMQ returns a message to its queue if a coordinator dies or a connection breaks. A message that was returned
  *     `RENEW_AFTER` times is published again before it is acknowledged. RabbitMQ counts the new message from 0.
- * L4  When the store has `deadLetterCapacity` dead letters of a process, further dead letters stay in the queue.
+ * L4  When the store has as many dead letters of a process as it should hold (`capacity`), further dead letters stay in the queue.
  */
 import { hash } from 'node:crypto'
 import { signalKey, startQueue, StepMessage } from '@integration-host/shared/contracts/topology'
@@ -23,10 +23,7 @@ import { createProcessConsumers } from '../worker/process-consumers.ts'
 import { ABORTED, type StoreRetry } from '../worker/store-retry.ts'
 
 export interface DeadLetterIntakeDeps extends Periodic {
-  readonly store: Pick<
-    TransactionSource,
-    'addDeadLetter' | 'deadLetterCounts' | 'deadLetterCapacity' | 'storedProcesses'
-  >
+  readonly store: Pick<TransactionSource, 'addDeadLetter' | 'deadLetterCounts' | 'storedProcesses'>
   readonly queue: DeadLetterQueue
   /** The names of the loaded processes. This coordinator declares their queues. */
   readonly processes: readonly string[]
@@ -92,12 +89,12 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
 
   async function poll(): Promise<boolean> {
     try {
-      const counts = await store.deadLetterCounts()
+      const { byProcess, capacity } = await store.deadLetterCounts()
       for (const process of [...processes, ...(await unloadedWithQueue())]) {
-        const room = store.deadLetterCapacity - (counts.get(process) ?? 0)
+        const room = capacity - (byProcess.get(process) ?? 0)
         if (room <= 0) {
           consumers.stop(process)
-          reportFull(process)
+          reportFull(process, capacity)
           continue
         }
         full.delete(process)
@@ -111,13 +108,13 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
     }
   }
 
-  function reportFull(process: string): void {
+  function reportFull(process: string, capacity: number): void {
     if (full.has(process)) return
     full.add(process)
     log.warn(
       {
         process,
-        count: store.deadLetterCapacity,
+        count: capacity,
         remedy: 'delete dead letters (docs/runbook.md, DeadMessages)',
       },
       'the table of dead letters is full; further dead letters stay in the queue',

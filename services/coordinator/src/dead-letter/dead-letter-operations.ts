@@ -30,10 +30,7 @@ export function createDeadLetterOperations({
   looks,
   publisher,
 }: {
-  readonly source: Pick<
-    TransactionSource,
-    'get' | 'recordWithoutChange' | 'removeDeadLetter' | 'removeDeadLetters'
-  >
+  readonly source: Pick<TransactionSource, 'get' | 'recordWithoutChange' | 'removeDeadLetters'>
   readonly runActions: Pick<RunActions, 'process' | 'queue' | 'signal'>
   readonly looks: Pick<Looks, 'changed'>
   readonly publisher: Pick<TransitionPublisher, 'republishStep'>
@@ -124,7 +121,8 @@ export function createDeadLetterOperations({
     kind: 'requeue_dead_letter' | 'delete_dead_letter',
     act: Act,
   ): Promise<void> {
-    if (!(await source.removeDeadLetter(Process, ID, kind, act))) throw deadLetterNotFound()
+    const count = await source.removeDeadLetters(Process, ID, kind, act)
+    if (count === 0) throw deadLetterNotFound()
   }
 
   return {
@@ -163,7 +161,8 @@ export function createDeadLetterOperations({
     /** Removes a dead letter. @throws {IntegrationError} `dead_letter_not_found` */
     delete: (letter: DeadLetter, act: Act) => remove(letter, 'delete_dead_letter', act),
     /** Removes all dead letters of a process. Returns their number. */
-    deleteAll: (process: string, act: Act) => source.removeDeadLetters(process, act),
+    deleteAll: (process: string, act: Act) =>
+      source.removeDeadLetters(process, null, 'delete_dead_letters', act),
   }
 }
 
@@ -183,7 +182,7 @@ export async function countDeadLetters(
   queue: Pick<DeadLetterQueue, 'waiting'>,
   processes: readonly string[],
 ): Promise<ReadonlyMap<string, number>> {
-  const counts = new Map(await store.deadLetterCounts())
+  const counts = new Map((await store.deadLetterCounts()).byProcess)
   await Promise.all(
     processes.map(async (process) => {
       const waiting = (await queue.waiting(process)) ?? 0

@@ -10,7 +10,7 @@ import { knownQuery, responses, validate } from '@integration-host/shared/http/s
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import { type DeadLetter, namedBy } from '../run/dead-letter.ts'
+import { type DeadLetter, namedBy, readDeadLetter } from '../run/dead-letter.ts'
 import { deadLetterNotFound } from './dead-letter-operations.ts'
 import { action, ChangedRun, changedRun } from '../routes/act.ts'
 import { pageLimit, ProcessParam } from '../routes/contracts.ts'
@@ -41,7 +41,7 @@ export function deadLetterRoutes(deps: AppDeps) {
 
   /** @throws {IntegrationError} `dead_letter_not_found`, or `forbidden` if the key may not read the dead letter. */
   async function letterOf(c: Context, process: string, id: number): Promise<DeadLetter> {
-    const letter = await source.deadLetter(process, id)
+    const letter = await readDeadLetter(source, process, id)
     if (letter === null) throw deadLetterNotFound()
     const caller = callerOf(c)
     if (letter.isOfTransaction) caller.requireRealmOf(letter)

@@ -355,7 +355,12 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
     })
 
     it('while the table of dead letters is full, further dead letters stay in the queue', async () => {
-      const host = await start({ wrapSource: (source) => ({ ...source, deadLetterCapacity: 5 }) })
+      const host = await start({
+        wrapSource: (source) => ({
+          ...source,
+          deadLetterCounts: async () => ({ ...(await source.deadLetterCounts()), capacity: 5 }),
+        }),
+      })
       for (let n = 0; n < 60; n += 1) await dead(host, { body: `${n}` })
       await eventually(() =>
         expect(host.log.map(({ msg }) => msg)).toContain(

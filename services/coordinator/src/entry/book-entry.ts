@@ -41,23 +41,31 @@ export interface BookObjectId {
 
 /** The members of a source that read or change many entries at once. Single entries are `Records`. */
 export interface Entries {
-  /** Returns the entities of the objects of a company that have entries. */
-  entitiesWithEntries(realm: string): Promise<readonly string[]>
   /** Returns the newest entry of each of these objects; none for an object without entries. */
   newestEntries(realm: string, objects: readonly BookObjectId[]): Promise<readonly EntryRow[]>
-  /** Returns entries of a company whose created objects were never seen in the books, the oldest first. */
-  unseenEntries(realm: string, limit: number): Promise<readonly EntryRow[]>
   /** Stores the results of comparisons made now. An entry that was superseded or erased meanwhile stays as it is. */
   checkEntries(checks: readonly EntryCheck[]): Promise<void>
-  /** Counts a company's objects, whose newest entry is of a period, by state and entity. ISO 8601; `until` is exclusive. */
-  countEntries(realm: string, since: string, until: string): Promise<readonly EntryCount[]>
-  /** Counts, by state and entity, the objects that were found `checkedSinceMs` ago or later in a state that people should see. */
-  foundEntries(checkedSinceMs: number): Promise<readonly EntryCount[]>
-  /** Deletes the entries and the marks of a company. Resolves with their number. */
-  eraseEntries(realm: string): Promise<number>
-  /** Deletes at most `limit` entries recorded longer ago, and marks whose call was. Resolves with their number. */
-  purgeEntries(olderThanMs: number, limit: number): Promise<number>
+  /** Counts objects by state and entity. */
+  countEntries(which: CountedEntries): Promise<readonly EntryCount[]>
+  /** Deletes entries and marks. Resolves with their number. */
+  deleteEntries(which: DeletedEntries): Promise<number>
 }
+
+/**
+ * The objects of a company whose newest entry was recorded in a period, of which the times are ISO 8601 and `until` is
+ * exclusive; or the objects that were found `checkedSinceMs` ago or later in a state that people should see.
+ */
+export type CountedEntries =
+  | { readonly realm: string; readonly since?: string; readonly until?: string }
+  | { readonly checkedSinceMs: number }
+
+/**
+ * The entries and the marks of a company; or at most `limit` entries that were recorded longer ago than this, and as many
+ * marks whose call was sent longer ago.
+ */
+export type DeletedEntries =
+  | { readonly realm: string }
+  | { readonly olderThanMs: number; readonly limit: number }
 
 /** A number of objects. */
 export interface EntryCount {

@@ -119,7 +119,7 @@ export function checkBooksRoutes({ source, processes }: AppDeps) {
           { ...ofPeriod, inDoubt: true, status: [...activeStatuses, 'Failed', 'UndoFailed'] },
           visible,
         ),
-        source.countEntries(realm, since, until),
+        source.countEntries({ realm, since, until }),
       ])
       const counts = {
         Runs: {

@@ -205,16 +205,20 @@ export function proveEntriesContract(name: string, open: () => Promise<MovableSo
       await write('3', { id: '131', realm: '43' })
       await proof().compare('42', [seen({}, true)], now)
       const iso = (ms: number) => new Date(ms).toISOString()
-      expect(await source.countEntries('42', iso(at), iso(at + MINUTE))).toEqual([
+      expect(
+        await source.countEntries({ realm: '42', since: iso(at), until: iso(at + MINUTE) }),
+      ).toEqual([
         { State: 'Deleted', Entity: 'Invoice', Count: 1 },
         { State: 'Recorded', Entity: 'Invoice', Count: 1 },
       ])
-      expect(await source.countEntries('42', iso(at - MINUTE), iso(at))).toEqual([])
-      expect(await source.foundEntries(86_400_000)).toEqual([
+      expect(
+        await source.countEntries({ realm: '42', since: iso(at - MINUTE), until: iso(at) }),
+      ).toEqual([])
+      expect(await source.countEntries({ checkedSinceMs: 86_400_000 })).toEqual([
         { State: 'Deleted', Entity: 'Invoice', Count: 1 },
       ])
-      expect(await source.entitiesWithEntries('42')).toEqual(['Invoice'])
-      expect(await source.entitiesWithEntries('44')).toEqual([])
+      expect(await proof().entities('42')).toEqual(['Invoice'])
+      expect(await proof().entities('44')).toEqual([])
     })
   })
 }

@@ -12,6 +12,7 @@ import { installationValues } from '../records/installation.ts'
 import { iso } from '../records/records.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import {
+  ENTRIES,
   type EntryCheck,
   type EntryRow,
   isOutside,
@@ -42,12 +43,7 @@ export interface ProvenObject extends SeenObject {
 export interface ProofDeps {
   readonly source: Pick<
     TransactionSource,
-    | 'checkEntries'
-    | 'entitiesWithEntries'
-    | 'newestEntries'
-    | 'records'
-    | 'search'
-    | 'unseenEntries'
+    'checkEntries' | 'countEntries' | 'newestEntries' | 'records' | 'search'
   >
   readonly keeper: Pick<EntryKeeper, 'changedFields'>
   /** Resolves when the event is stored for all that receive it. */
@@ -81,6 +77,14 @@ export type EntryProof = ReturnType<typeof createEntryProof>
 export function createEntryProof({ source, keeper, publish }: ProofDeps) {
   const ranges = installationValues<ReadRange>(source, 'read:')
 
+  /** Returns entries of a company whose created objects were never seen in the books, the oldest first. */
+  const unseen = (Realm: string, limit: number): Promise<readonly EntryRow[]> =>
+    source.records(ENTRIES).page({
+      where: { Realm, State: 'Recorded', Operation: 'create', CheckedAt: null },
+      by: ['RecordedAt', 'EntryID'],
+      limit,
+    })
+
   async function mayHaveUnrecordedWrites(realm: string): Promise<boolean> {
     const page = await source.search({
       process: null,
@@ -102,11 +106,15 @@ export function createEntryProof({ source, keeper, publish }: ProofDeps) {
   }
 
   return {
-    entities: (realm: string) => source.entitiesWithEntries(realm),
+    /** Returns the entities of the objects of a company that have entries. */
+    async entities(realm: string): Promise<readonly string[]> {
+      const counts = await source.countEntries({ realm })
+      return [...new Set(counts.map(({ Entity }) => Entity))]
+    },
 
     /** Returns from which time a sweep has to read, so that it can see every entry that was never seen; epoch ms. */
     async readFrom(realm: string, begin: number, now: number): Promise<number> {
-      const [oldest] = await source.unseenEntries(realm, 1)
+      const [oldest] = await unseen(realm, 1)
       if (oldest === undefined) return begin
       const from = Date.parse(oldest.RecordedAt) - CLOCK_MS
       return Math.min(begin, Math.max(from, now - FEED_MS))
@@ -149,9 +157,9 @@ export function createEntryProof({ source, keeper, publish }: ProofDeps) {
       { from, until, except }: { from: number; until: number; except: readonly string[] },
     ): Promise<void> {
       const before = await ranges.get(realm)
-      const unseen = before === undefined ? [] : await source.unseenEntries(realm, MAX_UNSEEN)
+      const entries = before === undefined ? [] : await unseen(realm, MAX_UNSEEN)
       const checks: EntryCheck[] = []
-      for (const entry of unseen) {
+      for (const entry of entries) {
         const at = Date.parse(entry.RecordedAt)
         const { From, Until, Except } = before ?? { From: '', Until: '', Except: [] }
         const isRead =

@@ -23,8 +23,8 @@ function storeOf(count: number, ended: Set<number>) {
     entriesOf: [] as string[],
   }
   const source: ErasureDeps['source'] = {
-    async eraseEntries(realm) {
-      store.entriesOf.push(realm)
+    async deleteEntries(which) {
+      if ('realm' in which) store.entriesOf.push(which.realm)
       return 0
     },
     async erasable(_scope, { after }) {

@@ -16,7 +16,7 @@ import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 
 export interface ErasureDeps {
   readonly source: Erasures &
-    Pick<TransactionSource, 'operate' | 'compact' | 'eraseEntries' | 'search'>
+    Pick<TransactionSource, 'operate' | 'compact' | 'deleteEntries' | 'search'>
   readonly cancel: RunActions['cancel']
   readonly removeFiles: RemoveFilesOfRuns
   /** Ends the pause of a company. Called after all of its runs were erased. */
@@ -131,7 +131,7 @@ export function createErasure(deps: ErasureDeps): Erase {
       passes += 1
     } while (!last.foundNothing && passes < MAX_PASSES && !signal.aborted)
     const company = 'Ids' in scope || scope.Process !== null ? null : scope.Realm
-    if (company !== null) await source.eraseEntries(company)
+    if (company !== null) await source.deleteEntries({ realm: company })
     await source.compact()
     const { unknown } =
       'Ids' in scope ? await source.realmsOf(scope.Process, scope.Ids) : { unknown: 0 }

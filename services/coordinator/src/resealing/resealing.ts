@@ -4,6 +4,7 @@ import type { Json } from '../run/json-normalization.ts'
 import {
   createPayloads,
   isKeyColumn,
+  type OutdatedPayloads,
   type PayloadStore,
   type StoredPayload,
 } from '../run/payload.ts'
@@ -161,7 +162,11 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
     let outdated = 0
     let after: ResealingProgress['after'] = null
     do {
-      const page = await source.countOutdatedPayloads(keyId, { after, limit: COUNT_BATCH })
+      const page: OutdatedPayloads = await source.outdatedPayloads(keyId, {
+        after,
+        limit: COUNT_BATCH,
+        isCount: true,
+      })
       outdated += page.count
       after = page.next
       if (isClosed || !(await passes.save(owner, progress))) return null

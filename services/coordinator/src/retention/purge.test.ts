@@ -312,8 +312,8 @@ describe('the retention of finished runs', () => {
     const entries = [100, 100, 5]
     const counting: TransactionSource = {
       ...source,
-      async purgeEntries(olderThanMs, limit) {
-        asked.push([olderThanMs, limit])
+      async deleteEntries(which) {
+        if ('limit' in which) asked.push([which.olderThanMs, which.limit])
         return entries.shift() ?? 0
       },
     }

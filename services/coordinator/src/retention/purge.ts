@@ -39,7 +39,7 @@ export interface RetentionAges {
 }
 
 export interface RetentionDeps extends Periodic {
-  readonly source: Retention & Pick<TransactionSource, 'compact' | 'purgeEntries'>
+  readonly source: Retention & Pick<TransactionSource, 'compact' | 'deleteEntries'>
   readonly passes: PurgePasses
   readonly bulkOperations: Pick<OperationStore, 'forgetOperations'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
@@ -166,7 +166,8 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
     if (entryDays === 0) return true
     return inBatches(
       'purge entries',
-      async (size) => (await source.purgeEntries(entryDays * DAY_MS, size)) || null,
+      async (size) =>
+        (await source.deleteEntries({ olderThanMs: entryDays * DAY_MS, limit: size })) || null,
     )
   }
 

@@ -180,14 +180,15 @@ export function runDetailRoutes({ runActions, source, recordRead }: AppDeps) {
         const { process, id, step } = c.req.valid('param')
         const { replay = null } = c.req.valid('query')
         await runActions.requireKnown(process)
-        const found = await source.responseOf(process, id, replay, step)
+        const found = await source.get(process, id, replay, { attempts: 0, bodies: { step } })
         if (found === null) throw notFound(process, id, replay)
-        callerOf(c).requireRealmOf({ Realm: found.realm })
-        if (found.body === null)
+        callerOf(c).requireRealmOf(found.run)
+        const body = found.items[0]?.ResponseBody ?? null
+        if (body === null)
           throw new IntegrationError('response_not_found', 'the step has no stored response')
         const read = { process, transactionId: id, replayId: replay, filter: `response of ${step}` }
         await recordRead(callerOf(c), { kind: 'read_data', ...read })
-        return c.body(found.body, 200, NEVER_RENDERED)
+        return c.body(body, 200, NEVER_RENDERED)
       },
     )
 }

@@ -9,28 +9,42 @@ import type { Act } from './action.ts'
  * D3  No `ID` is used a second time, so an action on a removed dead letter never affects another dead letter.
  */
 export interface DeadLetterStore {
-  /**
-   * The number of dead letters of one process that the store should hold at most. Further dead letters should stay in
-   * their queue.
-   */
-  readonly deadLetterCapacity: number
   /** Stores a dead letter. A dead letter that is already stored is ignored. */
   addDeadLetter(letter: NewDeadLetter): Promise<void>
   /** Returns the dead letters of a process, newest first, each with at most `contentBytes` of its content. */
   deadLetters(process: string, filter: DeadLetterFilter): Promise<readonly DeadLetter[]>
-  /** Returns a dead letter with all of its stored content; `null` if the dead letter does not exist. */
-  deadLetter(process: string, id: number): Promise<DeadLetter | null>
-  /** Returns the number of dead letters of each process that has dead letters. */
-  deadLetterCounts(): Promise<ReadonlyMap<string, number>>
-  /** Removes a dead letter. If the dead letter does not exist, returns false and records no action. */
-  removeDeadLetter(
+  /** Counts the dead letters of each process that has some. */
+  deadLetterCounts(): Promise<DeadLetterCounts>
+  /**
+   * Removes a dead letter, or all dead letters of a process (`null`), with one entry in the action log. Returns their
+   * number. If there are none, no action is recorded.
+   */
+  removeDeadLetters(
     process: string,
-    id: number,
-    kind: 'requeue_dead_letter' | 'delete_dead_letter',
+    id: number | null,
+    kind: 'requeue_dead_letter' | 'delete_dead_letter' | 'delete_dead_letters',
     act: Act,
-  ): Promise<boolean>
-  /** Removes all dead letters of a process, with one entry in the action log. Returns their number. */
-  removeDeadLetters(process: string, act: Act): Promise<number>
+  ): Promise<number>
+}
+
+export interface DeadLetterCounts {
+  readonly byProcess: ReadonlyMap<string, number>
+  /**
+   * The number of dead letters of one process that the store should hold at most. Further dead letters should stay in
+   * their queue.
+   */
+  readonly capacity: number
+}
+
+/** Returns a dead letter with all of its stored content; `null` if the dead letter does not exist. */
+export async function readDeadLetter(
+  store: Pick<DeadLetterStore, 'deadLetters'>,
+  process: string,
+  id: number,
+): Promise<DeadLetter | null> {
+  const filter = { before: id + 1, limit: 1, contentBytes: MAX_CONTENT_BYTES }
+  const [letter] = await store.deadLetters(process, filter)
+  return letter?.ID === id ? letter : null
 }
 
 export interface NewDeadLetter {

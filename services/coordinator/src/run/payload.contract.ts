@@ -63,7 +63,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
     const stored = async (id: string, replay: number | null = null) =>
       JSON.stringify(await plain.get(process.name, id, replay))
     const outdated = async (keyId: string): Promise<number> =>
-      (await plain.countOutdatedPayloads(keyId, { after: null, limit: 100 })).count
+      (await plain.outdatedPayloads(keyId, { after: null, limit: 100, isCount: true })).count
 
     const resealWith = (...keys: (string | undefined)[]) => {
       logged.length = 0
@@ -202,9 +202,9 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       await queue('1')
       await runStep('1')
       for (const replay of [0, null])
-        expect(await sealed.responseOf(process.name, '1', replay, 'order')).toMatchObject({
-          body: `{"note":"${MARKER}"}`,
-        })
+        expect(
+          await sealed.get(process.name, '1', replay, { bodies: { step: 'order' } }),
+        ).toMatchObject({ items: [{ ResponseBody: `{"note":"${MARKER}"}` }] })
     })
 
     it('if a payload cannot be decrypted, the claim of its run is marked as unreadable, and reads return the encrypted payload', async () => {

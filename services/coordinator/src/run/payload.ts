@@ -47,9 +47,13 @@ export interface StoredPayload extends PayloadPlace {
 export interface PayloadPage {
   readonly after: RunKey | null
   readonly limit: number
+  /** Whether the payloads are only counted. */
+  readonly isCount?: boolean
 }
 
 export interface OutdatedPayloads {
+  readonly count: number
+  /** Empty if they are only counted. */
   readonly payloads: readonly StoredPayload[]
   /** The position at which the next page begins; `null` after the last page. */
   readonly next: RunKey | null
@@ -62,11 +66,6 @@ export interface PayloadStore {
    * or that are sealed with a key other than `keyId`.
    */
   outdatedPayloads(keyId: string, page: PayloadPage): Promise<OutdatedPayloads>
-  /** Returns the number of payloads that {@link outdatedPayloads} would return for all runs. */
-  countOutdatedPayloads(
-    keyId: string,
-    page: PayloadPage,
-  ): Promise<{ readonly count: number; readonly next: RunKey | null }>
   /** Replaces each payload that has not changed since it was read. Returns the number of replaced payloads. */
   replacePayloads(payloads: readonly (StoredPayload & { readonly by: Json })[]): Promise<number>
 }

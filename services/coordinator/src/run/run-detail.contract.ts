@@ -135,20 +135,16 @@ export function runDetailContract(name: string, open: () => Promise<TransactionS
 
     it('the stored response of a step is returned unchanged, with the realm of its run', async () => {
       await attempt(await queue('6', '42'), done)
-      const responseOf = (id: string, replay: number | null, step: string) =>
-        source.responseOf(process.name, id, replay, step)
-      expect(await responseOf('6', null, 'order')).toEqual({
-        replayId: 0,
-        realm: '42',
-        body: '<b>{"a":1}</b>',
+      const read = (id: string, replay: number | null, step: string) =>
+        source.get(process.name, id, replay, { attempts: 0, bodies: { step } })
+      expect(await read('6', null, 'order')).toMatchObject({
+        run: { ReplayID: 0, Realm: '42' },
+        items: [{ StepName: 'order', ResponseBody: '<b>{"a":1}</b>' }],
+        attempts: [],
       })
-      expect(await responseOf('6', 0, 'report')).toEqual({
-        replayId: 0,
-        realm: '42',
-        body: null,
-      })
-      expect(await responseOf('6', 1, 'order')).toBeNull()
-      expect(await responseOf('unknown', null, 'order')).toBeNull()
+      expect(await read('6', 0, 'report')).toMatchObject({ run: { ReplayID: 0 }, items: [] })
+      expect(await read('6', 1, 'order')).toBeNull()
+      expect(await read('unknown', null, 'order')).toBeNull()
     })
   })
 }

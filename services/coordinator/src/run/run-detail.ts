@@ -12,13 +12,6 @@ export interface RunReader {
   ): Promise<RunDetail | null>
   /** Returns the runs of a transaction, the latest first. */
   runsOf(process: string, transactionId: string, page: RunsPage): Promise<RunSummary[]>
-  /** Returns the stored response of a step; `null` if the run does not exist. */
-  responseOf(
-    process: string,
-    transactionId: string,
-    replayId: number | null,
-    step: string,
-  ): Promise<StoredResponse | null>
 }
 
 /** The parts of a run that are read. */
@@ -26,9 +19,10 @@ export interface RunParts {
   /** The maximum number of attempts to return. The newest attempts are returned. */
   readonly attempts?: number
   /**
-   * If false, the items are returned without `ResponseBody` and `Data`, each of which can have a size of a megabyte.
+   * If false, the items are returned without `ResponseBody` and `Data`, each of which can have a size of a megabyte. With
+   * the name of a step, only the item of the step is returned.
    */
-  readonly bodies?: boolean
+  readonly bodies?: boolean | { readonly step: string }
 }
 
 /** Reads a run without its attempts, and without the bodies of its items. */
@@ -80,11 +74,3 @@ export type RunSummary = Pick<
   | 'CompletedAt'
   | 'PurgedAt'
 >
-
-export interface StoredResponse {
-  /** The run to which the step belongs. */
-  readonly replayId: number
-  readonly realm: string | null
-  /** The response of the step; `null` if the step has no stored response. */
-  readonly body: string | null
-}

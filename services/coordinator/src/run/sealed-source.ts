@@ -284,13 +284,6 @@ export function createSealedSource(
       const page = await source.exportPage(...args)
       return { ...page, runs: page.runs.map(readableDetail) }
     },
-    async responseOf(process, transactionId, replayId, step) {
-      const found = await source.responseOf(process, transactionId, replayId, step)
-      if (found === null) return null
-      const key = { Process: process, TransactionID: transactionId, ReplayID: found.replayId }
-      const open = () => payloads.openText(found.body, place(key, 'ResponseBody', step))
-      return { ...found, body: unlessUnreadable(open) ?? found.body }
-    },
     async search(request) {
       const page = await source.search(request)
       return { ...page, runs: page.runs.map(readable) }

@@ -211,7 +211,7 @@ export function createRunActions(deps: RunActionsDeps) {
   const requireKnown = async (name: string): Promise<void> => {
     if (processes.has(name)) return
     if ((await source.storedProcesses()).includes(name)) return
-    if ((await source.deadLetterCounts()).has(name)) return
+    if ((await source.deadLetterCounts()).byProcess.has(name)) return
     throw new IntegrationError(
       'process_not_found',
       `no process ${name} is loaded, and there are no runs of it`,

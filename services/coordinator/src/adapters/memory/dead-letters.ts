@@ -3,7 +3,6 @@ import { entryOf } from '../../run/action.ts'
 import {
   type DeadLetter,
   type DeadLetterStore,
-  MAX_CONTENT_BYTES,
   namedBy,
   type NewDeadLetter,
 } from '../../run/dead-letter.ts'
@@ -69,11 +68,8 @@ export function createMemoryDeadLetters(store: MemoryStore, now: () => number): 
     storedLetters(store)
       .filter(({ Process }) => Process === process)
       .toSorted((a, b) => b.ID - a.ID)
-  const find = (process: string, id: number): StoredDeadLetter | undefined =>
-    storedLetters(store).find(({ Process, ID }) => Process === process && ID === id)
 
   return {
-    deadLetterCapacity: CAPACITY,
     async addDeadLetter(letter) {
       const { table: name, key } = placeOf(letter)
       // The dead letter is stored in memory. The flush is needed because an earlier call may still be writing it to
@@ -89,26 +85,17 @@ export function createMemoryDeadLetters(store: MemoryStore, now: () => number): 
         .filter(({ ID }) => ID < before)
         .slice(0, limit)
         .map((letter) => shown(letter, contentBytes)),
-    async deadLetter(process, id) {
-      const letter = find(process, id)
-      return letter === undefined ? null : shown(letter, MAX_CONTENT_BYTES)
-    },
     async deadLetterCounts() {
-      const byProcess = Map.groupBy(storedLetters(store), ({ Process }) => Process)
-      return new Map(Array.from(byProcess, ([process, letters]) => [process, letters.length]))
+      const groups = Map.groupBy(storedLetters(store), ({ Process }) => Process)
+      const byProcess = Array.from(groups, ([name, letters]) => [name, letters.length] as const)
+      return { byProcess: new Map(byProcess), capacity: CAPACITY }
     },
-    async removeDeadLetter(process, id, kind, act) {
-      const letter = find(process, id)
-      if (letter === undefined) return false
-      const action = log.next(entryOf(kind, act, namedBy(shown(letter, 0)), { now: now() }))
-      await commit({ record: removed(letter), action })
-      return true
-    },
-    async removeDeadLetters(process, act) {
-      const letters = lettersOf(process)
-      if (letters.length === 0) return 0
-      const what = { Process: process }
-      const action = log.next(entryOf('delete_dead_letters', act, what, { now: now() }))
+    async removeDeadLetters(process, id, kind, act) {
+      const letters = lettersOf(process).filter(({ ID }) => id === null || ID === id)
+      const [first] = letters
+      if (first === undefined) return 0
+      const what = id === null ? { Process: process } : namedBy(shown(first, 0))
+      const action = log.next(entryOf(kind, act, what, { now: now() }))
       await commit({ records: letters.map(removed), action })
       return letters.length
     },

@@ -88,24 +88,13 @@ export function createMemoryEntries(
       await commit({ records: old.map(({ table, key }) => ({ table, key, row: null })) })
     return old.length
   }
-  const compared = (realm: string): EntryRow[] =>
-    allOf(records).filter(({ Realm, State }) => Realm === realm && State !== 'Superseded')
   return {
-    entitiesWithEntries: async (realm) => [...new Set(compared(realm).map(({ Entity }) => Entity))],
     newestEntries: async (realm, objects) =>
       objects.flatMap(({ entity, id }) =>
         (records.group(ENTRIES.table, [id, realm, entity]) as EntryRow[]).filter(
           ({ State }) => State !== 'Superseded',
         ),
       ),
-    unseenEntries: async (realm, limit) =>
-      compared(realm)
-        .filter(
-          ({ State, Operation, CheckedAt }) =>
-            State === 'Recorded' && Operation === 'create' && CheckedAt === null,
-        )
-        .toSorted((a, b) => (a.RecordedAt < b.RecordedAt ? -1 : 1))
-        .slice(0, limit),
     async checkEntries(checks) {
       const CheckedAt = new Date(now()).toISOString()
       const changes = checks.flatMap(({ EntryID, State, Changed }) => {
@@ -123,23 +112,24 @@ export function createMemoryEntries(
       })
       if (changes.length > 0) await commit({ records: changes })
     },
-    async countEntries(realm, since, until) {
-      const [from, to] = [Date.parse(since), Date.parse(until)]
-      const found = compared(realm).filter(({ RecordedAt }) => {
-        const at = Date.parse(RecordedAt)
-        return at >= from && at < to
-      })
-      return countsOf(found)
+    async countEntries(which) {
+      const isCounted =
+        'realm' in which
+          ? ({ Realm, State, RecordedAt }: EntryRow) =>
+              Realm === which.realm &&
+              State !== 'Superseded' &&
+              Date.parse(RecordedAt) >=
+                (which.since === undefined ? -Infinity : Date.parse(which.since)) &&
+              (which.until === undefined || Date.parse(RecordedAt) < Date.parse(which.until))
+          : ({ State, CheckedAt }: EntryRow) =>
+              isOutside(State) &&
+              CheckedAt !== null &&
+              Date.parse(CheckedAt) >= now() - which.checkedSinceMs
+      return countsOf(allOf(records).filter(isCounted))
     },
-    async foundEntries(checkedSinceMs) {
-      const found = allOf(records).filter(
-        ({ State, CheckedAt }) =>
-          isOutside(State) && CheckedAt !== null && Date.parse(CheckedAt) >= now() - checkedSinceMs,
-      )
-      return countsOf(found)
-    },
-    eraseEntries: (realm) => remove(({ Realm }) => Realm === realm),
-    purgeEntries: (olderThanMs, limit) =>
-      remove((_, at) => Date.parse(at) < now() - olderThanMs, limit),
+    deleteEntries: (which) =>
+      'realm' in which
+        ? remove(({ Realm }) => Realm === which.realm)
+        : remove((_, at) => Date.parse(at) < now() - which.olderThanMs, which.limit),
   }
 }

@@ -3,9 +3,7 @@ import type { Json } from '../../run/json-normalization.ts'
 import {
   isKeyColumn,
   itemJsonColumns,
-  type OutdatedPayloads,
   type PayloadColumn,
-  type PayloadPage,
   type PayloadStore,
   sealedWith,
   type StoredPayload,
@@ -19,25 +17,23 @@ export function createMemoryPayloads({
   table,
   commit,
 }: Pick<MemoryStore, 'table' | 'commit'>): PayloadStore {
-  function outdated(keyId: string, { after, limit }: PayloadPage): OutdatedPayloads {
-    const runs = table
-      .all()
-      .map((stored) => ({ stored, key: keyText(stored.header) }))
-      .filter(({ key }) => after === null || key > keyText(after))
-      .toSorted((a, b) => (a.key < b.key ? -1 : 1))
-      .slice(0, limit)
-    const last = runs.at(-1)?.stored
-    const payloads = runs.flatMap(({ stored }) => payloadsOf(stored))
-    return {
-      payloads: payloads.filter((payload) => sealedWith(payload) !== keyId),
-      next: last === undefined || runs.length < limit ? null : runKey(last.header),
-    }
-  }
   return {
-    outdatedPayloads: async (keyId, page) => outdated(keyId, page),
-    async countOutdatedPayloads(keyId, page) {
-      const { payloads, next } = outdated(keyId, page)
-      return { count: payloads.length, next }
+    async outdatedPayloads(keyId, { after, limit, isCount = false }) {
+      const runs = table
+        .all()
+        .map((stored) => ({ stored, key: keyText(stored.header) }))
+        .filter(({ key }) => after === null || key > keyText(after))
+        .toSorted((a, b) => (a.key < b.key ? -1 : 1))
+        .slice(0, limit)
+      const last = runs.at(-1)?.stored
+      const payloads = runs
+        .flatMap(({ stored }) => payloadsOf(stored))
+        .filter((payload) => sealedWith(payload) !== keyId)
+      return {
+        count: payloads.length,
+        payloads: isCount ? [] : payloads,
+        next: last === undefined || runs.length < limit ? null : runKey(last.header),
+      }
     },
     async replacePayloads(payloads) {
       let replaced = 0

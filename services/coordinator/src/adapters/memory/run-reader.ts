@@ -10,12 +10,14 @@ export const runReader = (table: RunTable): RunReader => ({
     const stored = table.find(process, transactionId, replayId)
     if (stored === undefined) return null
     const newest = attempts === 0 ? [] : stored.attempts.slice(-attempts)
+    const step = typeof bodies === 'object' ? bodies.step : null
+    const items = stored.items.filter(({ StepName }) => step === null || StepName === step)
     return {
       run: stored.header,
       lease: leaseOf(stored),
       items: bodies
-        ? stored.items
-        : stored.items.map(({ State: _state, Ask: _ask, ...item }) => ({
+        ? items
+        : items.map(({ State: _state, Ask: _ask, ...item }) => ({
             ...item,
             ResponseBody: null,
             Data: null,
@@ -46,14 +48,6 @@ export const runReader = (table: RunTable): RunReader => ({
         CompletedAt: header.CompletedAt,
         PurgedAt: header.PurgedAt,
       })),
-
-  async responseOf(process, transactionId, replayId, step) {
-    const stored = table.find(process, transactionId, replayId)
-    if (stored === undefined) return null
-    const item = stored.items.find(({ StepName }) => StepName === step)
-    const { ReplayID, Realm } = stored.header
-    return { replayId: ReplayID, realm: Realm, body: item?.ResponseBody ?? null }
-  },
 })
 
 const leaseOf = ({ lease }: StoredRun) =>

@@ -201,7 +201,7 @@ describe('the files of the in-memory transaction source', () => {
     })
     const first = await createMemoryTransactionSource(folder)
     for (const id of ['a', 'b', 'c']) await first.addDeadLetter(letter(id))
-    await first.removeDeadLetter(process.name, 3, 'delete_dead_letter', anAct)
+    await first.removeDeadLetters(process.name, 3, 'delete_dead_letter', anAct)
     const other = await newFolder()
     await copyFile(snapshot, join(other, 'ITSourceMemory.json'))
     await copyFile(journal, join(other, 'ITSourceMemory.journal'))
@@ -217,7 +217,7 @@ describe('the files of the in-memory transaction source', () => {
       await again.addDeadLetter(letter('new'))
       const [added] = await again.deadLetters(process.name, page)
       expect(added?.ID).toBeGreaterThan(3)
-      await again.removeDeadLetter(process.name, added?.ID ?? 0, 'delete_dead_letter', anAct)
+      await again.removeDeadLetters(process.name, added?.ID ?? 0, 'delete_dead_letter', anAct)
     }
   })
 
@@ -285,7 +285,9 @@ describe('the files of the in-memory transaction source', () => {
     await expect(source.addDeadLetter({ ...letter, MessageID: 'b' })).rejects.toMatchObject(
       unavailable,
     )
-    await expect(source.removeDeadLetters(process.name, anAct)).rejects.toMatchObject(unavailable)
+    await expect(
+      source.removeDeadLetters(process.name, null, 'delete_dead_letters', anAct),
+    ).rejects.toMatchObject(unavailable)
     isFull = false
     const ids = async () =>
       (await source.deadLetters(process.name, { limit: 10, contentBytes: 1 })).map(

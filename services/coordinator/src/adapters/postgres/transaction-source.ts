@@ -12,7 +12,7 @@ import type postgres from 'postgres'
 import type { Transition } from '../../run/progress.ts'
 import type { Actor } from '../../run/action.ts'
 import { isDebounced } from '../../run/debounce.ts'
-import { MAX_CONTENT_BYTES, type NewDeadLetter } from '../../run/dead-letter.ts'
+import type { NewDeadLetter } from '../../run/dead-letter.ts'
 import { EXPORT_LAG_MS } from '../../run/run-export.ts'
 import type { SignalResult } from '../../run/events.ts'
 import type { ClaimedRun, Run } from '../../run/run.ts'
@@ -42,22 +42,11 @@ import { claimWithSlots } from './statements/claim-with-slots.ts'
 import {
   addDeadLetters,
   countDeadLetters,
-  getDeadLetter,
   listDeadLetters,
-  removeDeadLetter,
   removeDeadLetters,
 } from './statements/dead-letters.ts'
 import { releaseDelayed, reserveDelayed } from './statements/delayed-runs.ts'
-import {
-  checkEntries,
-  countEntries,
-  entitiesWithEntries,
-  eraseEntries,
-  foundEntries,
-  newestEntries,
-  purgeEntries,
-  unseenEntries,
-} from './statements/entries.ts'
+import { checkEntries, countEntries, deleteEntries, newestEntries } from './statements/entries.ts'
 import { enqueueDebounced } from './statements/enqueue-debounced.ts'
 import { enqueueRuns } from './statements/enqueue-runs.ts'
 import { dropWebhooks, erasableRuns, eraseRuns, realmsOf } from './statements/erase-runs.ts'
@@ -79,10 +68,9 @@ import { failPastDeadline } from './statements/fail-past-deadline.ts'
 import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
 import { listReplays } from './statements/list-replays.ts'
-import { countOutdatedPayloads, outdatedPayloads, replacePayloads } from './statements/payloads.ts'
+import { outdatedPayloads, replacePayloads } from './statements/payloads.ts'
 import { operateRun } from './statements/operate-run.ts'
 import { countUnfinished, processNames } from './statements/process-names.ts'
-import { readResponse } from './statements/read-response.ts'
 import { recordOutcomes } from './statements/record-outcomes.ts'
 import { recoverExpiredLeases } from './statements/recover-expired-leases.ts'
 import { renewLeases } from './statements/renew-leases.ts'
@@ -121,8 +109,6 @@ const AUDIT_MODE = 'isolation level repeatable read read only'
 const DEBOUNCE_BATCH = 100
 /** The maximum number of events in one database transaction, which locks as many runs. */
 const SIGNAL_BATCH = 100
-/** The maximum number of stored dead letters. It bounds the disk space: 10,000 dead letters of 64 KiB are 640 MB. */
-const DEAD_LETTERS = 10_000
 /**
  * The channel on which the trigger `Order_Header_inserted` notifies about inserted rows that are due at once. Only
  * other programs insert such rows: a row that `queue` inserts becomes due for the sweeper later.
@@ -254,8 +240,6 @@ export function createPostgresTransactionSource(
       run((sql) => getRun(sql, process, transactionId, replayId, parts)),
     runsOf: (process, transactionId, page) =>
       run((sql) => listReplays(sql, process, transactionId, page)),
-    responseOf: (process, transactionId, replayId, step) =>
-      run((sql) => readResponse(sql, process, transactionId, replayId, step)),
     search: (request) => run((sql) => searchRuns(sql, request)),
     storedProcesses: () => run(processNames),
     countUnfinished: (processes) => run((sql) => countUnfinished(sql, processes)),
@@ -287,7 +271,6 @@ export function createPostgresTransactionSource(
     dropWebhooks: (realm) => run((sql) => dropWebhooks(sql, realm)),
     realmsOf: (process, ids) => run((sql) => realmsOf(sql, process, ids)),
     outdatedPayloads: (keyId, page) => run((sql) => outdatedPayloads(sql, keyId, page)),
-    countOutdatedPayloads: (keyId, page) => run((sql) => countOutdatedPayloads(sql, keyId, page)),
     replacePayloads: (payloads) => run((sql) => sql.begin((tx) => replacePayloads(tx, payloads))),
     recordWithoutChange: (action) => run((sql) => recordWithoutChange(sql, action)),
     actions: (filter) => run((sql) => listActions(sql, filter)),
@@ -298,13 +281,10 @@ export function createPostgresTransactionSource(
     addWebhooks: (webhooks) => run((sql) => addWebhooks(sql, webhooks)),
     startWebhooks: (limit) => run((sql) => startWebhooks(sql, limit, times)),
     webhookBacklog: () => run(webhookBacklog),
-    deadLetterCapacity: DEAD_LETTERS,
     addDeadLetter,
     deadLetters: (process, filter) => run((sql) => listDeadLetters(sql, process, filter)),
-    deadLetter: (process, id) => run((sql) => getDeadLetter(sql, process, id, MAX_CONTENT_BYTES)),
     deadLetterCounts: () => run(countDeadLetters),
-    removeDeadLetter: (...what) => run((sql) => removeDeadLetter(sql, ...what)),
-    removeDeadLetters: (process, act) => run((sql) => removeDeadLetters(sql, process, act)),
+    removeDeadLetters: (...what) => run((sql) => removeDeadLetters(sql, ...what)),
     exportEnd: (wanted) => run((sql) => exportEnd(sql, wanted, { exportLagMs })),
     exportPage: (range, after, limit) => run((sql) => exportPage(sql, range, after, limit)),
     purgeable: (policy, after, limit) => run((sql) => purgeable(sql, policy, after, limit)),
@@ -313,17 +293,13 @@ export function createPostgresTransactionSource(
     filesRemoved: (left) => run((sql) => filesRemoved(sql, left)),
     forget: (dedupeMs, limit) => run((sql) => forgetRuns(sql, dedupeMs, limit)),
     oldestKept: (processes) => run((sql) => oldestKept(sql, processes)),
-    entitiesWithEntries: (realm) => run((sql) => entitiesWithEntries(sql, realm)),
     newestEntries: async (realm, objects) =>
       objects.length === 0 ? [] : run((sql) => newestEntries(sql, realm, objects)),
-    unseenEntries: (realm, limit) => run((sql) => unseenEntries(sql, realm, limit)),
     async checkEntries(checks) {
       if (checks.length > 0) await run((sql) => checkEntries(sql, checks))
     },
-    countEntries: (realm, since, until) => run((sql) => countEntries(sql, realm, since, until)),
-    foundEntries: (checkedSinceMs) => run((sql) => foundEntries(sql, checkedSinceMs)),
-    eraseEntries: (realm) => run((sql) => eraseEntries(sql, realm)),
-    purgeEntries: (olderThanMs, limit) => run((sql) => purgeEntries(sql, olderThanMs, limit)),
+    countEntries: (which) => run((sql) => countEntries(sql, which)),
+    deleteEntries: (which) => run((sql) => deleteEntries(sql, which)),
     records: (kind) => postgresRecords(connection, kind),
     compact: async () => {},
     reserveCall: (request) => run((sql) => reserveCall(sql, request)),

@@ -1,7 +1,7 @@
 import type postgres from 'postgres'
-import type { Act } from '../../../run/action.ts'
 import type {
   DeadLetter,
+  DeadLetterCounts,
   DeadLetterFilter,
   DeadLetterStore,
   NewDeadLetter,
@@ -52,53 +52,41 @@ export function listDeadLetters(
     order by d."ID" desc limit ${limit}`
 }
 
-export async function getDeadLetter(
-  sql: postgres.Sql,
-  process: string,
-  id: number,
-  contentBytes: number,
-): Promise<DeadLetter | null> {
-  const [letter] = await sql<DeadLetter[]>`
-    select ${columns(sql, contentBytes)}
-    from "Order_DeadLetter" d ${withTransaction(sql)}
-    where d."ID" = ${id} and d."Process" = ${process}`
-  return letter ?? null
-}
+/** The maximum number of stored dead letters. It bounds the disk space: 10,000 dead letters of 64 KiB are 640 MB. */
+const CAPACITY = 10_000
 
-export async function countDeadLetters(sql: postgres.Sql): Promise<ReadonlyMap<string, number>> {
+export async function countDeadLetters(sql: postgres.Sql): Promise<DeadLetterCounts> {
   const rows = await sql<{ process: string; count: number }[]>`
     select "Process" as process, count(*)::int as count from "Order_DeadLetter" group by "Process"`
-  return new Map(rows.map(({ process, count }) => [process, count]))
-}
-
-export async function removeDeadLetter(
-  sql: postgres.Sql,
-  ...[process, id, kind, act]: Parameters<DeadLetterStore['removeDeadLetter']>
-): Promise<boolean> {
-  const { count } = await sql`
-    with removed as (
-      delete from "Order_DeadLetter" where "ID" = ${id} and "Process" = ${process} returning *),
-    changed as (
-      select d."Process", h."TransactionID", -- null if there is no such transaction
-        case when h."TransactionID" is not null then d."ReplayID" end as "ReplayID", h."Realm"
-      from removed d ${withTransaction(sql)}),
-    recorded as (${recordOnChanged(sql, kind, act)})
-    select from removed`
-  return count > 0
+  return { byProcess: new Map(rows.map((row) => [row.process, row.count])), capacity: CAPACITY }
 }
 
 export async function removeDeadLetters(
   sql: postgres.Sql,
-  process: string,
-  act: Act,
+  ...[process, id, kind, act]: Parameters<DeadLetterStore['removeDeadLetters']>
 ): Promise<number> {
-  const { count } = await sql`
-    with removed as (delete from "Order_DeadLetter" where "Process" = ${process} returning 1),
-    changed as (
+  const [isRemoved, changed] =
+    id === null
+      ? [
+          sql``,
+          sql`
       select ${process}::text as "Process", null::text as "TransactionID", null::int as "ReplayID",
         null::text as "Realm"
-      where exists (select from removed)),
-    recorded as (${recordOnChanged(sql, 'delete_dead_letters', act)})
+      where exists (select from removed)`,
+        ]
+      : [
+          sql`and "ID" = ${id}`,
+          sql`
+      select d."Process", h."TransactionID", -- null if there is no such transaction
+        case when h."TransactionID" is not null then d."ReplayID" end as "ReplayID", h."Realm"
+      from removed d ${withTransaction(sql)}`,
+        ]
+  const { count } = await sql`
+    with removed as (
+      delete from "Order_DeadLetter" where "Process" = ${process} ${isRemoved}
+      returning "Process", "TransactionID", "ReplayID"),
+    changed as (${changed}),
+    recorded as (${recordOnChanged(sql, kind, act)})
     select from removed`
   return count
 }

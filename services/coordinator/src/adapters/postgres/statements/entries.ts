@@ -1,6 +1,8 @@
 import type postgres from 'postgres'
 import type {
   BookObjectId,
+  CountedEntries,
+  DeletedEntries,
   EntryCheck,
   EntryCount,
   EntryRow,
@@ -60,16 +62,6 @@ export const insertEntries = (
         select from written w where ${isSameObject(sql)} and ${rankOf(sql, 'b')} <= ${rankOf(sql, 'w')})
     )`
 
-export async function entitiesWithEntries(
-  sql: postgres.Sql,
-  realm: string,
-): Promise<readonly string[]> {
-  const rows = await sql<{ entity: string }[]>`
-    select distinct "Entity" as entity from "Book_Entry"
-    where "Realm" = ${realm} and "State" <> 'Superseded'`
-  return rows.map(({ entity }) => entity)
-}
-
 export const newestEntries = (
   sql: postgres.Sql,
   realm: string,
@@ -79,15 +71,6 @@ export const newestEntries = (
       as o(entity text collate "C", id text collate "C")
     join "Book_Entry" b on (b."EntityID", b."Realm", b."Entity") = (o.id, ${realm}, o.entity)
   where b."State" <> 'Superseded'`
-
-export const unseenEntries = (
-  sql: postgres.Sql,
-  realm: string,
-  limit: number,
-): Promise<readonly EntryRow[]> => sql<EntryRow[]>`
-  select * from "Book_Entry"
-  where "Realm" = ${realm} and "State" = 'Recorded' and "Operation" = 'create' and "CheckedAt" is null
-  order by "RecordedAt", "EntryID" limit ${limit}`
 
 export async function checkEntries(
   sql: postgres.Sql,
@@ -107,52 +90,37 @@ export async function checkEntries(
 
 export const countEntries = (
   sql: postgres.Sql,
-  realm: string,
-  since: string,
-  until: string,
+  which: CountedEntries,
 ): Promise<readonly EntryCount[]> => sql<EntryCount[]>`
   select "State", "Entity", count(*)::int as "Count" from "Book_Entry"
-  where "Realm" = ${realm} and "RecordedAt" >= ${since}::timestamptz
-    and "RecordedAt" < ${until}::timestamptz and "State" <> 'Superseded'
+  where ${
+    'realm' in which
+      ? sql`"Realm" = ${which.realm} and "State" <> 'Superseded'
+          and "RecordedAt" >= ${which.since ?? '-infinity'}::timestamptz
+          and "RecordedAt" < ${which.until ?? 'infinity'}::timestamptz`
+      : sql`"State" in ('ChangedOutside', 'Voided', 'Deleted', 'Missing')
+          and "CheckedAt" >= now() - ${which.checkedSinceMs} * interval '1 ms'`
+  }
   group by 1, 2 order by 1, 2`
 
-export const foundEntries = (
-  sql: postgres.Sql,
-  checkedSinceMs: number,
-): Promise<readonly EntryCount[]> => sql<EntryCount[]>`
-  select "State", "Entity", count(*)::int as "Count" from "Book_Entry"
-  where "State" in ('ChangedOutside', 'Voided', 'Deleted', 'Missing')
-    and "CheckedAt" >= now() - ${checkedSinceMs} * interval '1 ms'
-  group by 1, 2 order by 1, 2`
-
-export async function eraseEntries(sql: postgres.Sql, realm: string): Promise<number> {
-  const [row] = await sql<{ count: number }[]>`
-    with marks as (delete from "Book_Mark" where "Realm" = ${realm} returning 1),
-    gone as (delete from "Book_Entry" where "Realm" = ${realm} returning 1)
-    select (select count(*) from gone)::int + (select count(*) from marks)::int as count`
-  return row?.count ?? 0
-}
-
-/** Deletes the oldest entries and marks, in the order of the indexes `Book_Entry_newest` and `Book_Mark_sent`. */
-export async function purgeEntries(
-  sql: postgres.Sql,
-  olderThanMs: number,
-  limit: number,
-): Promise<number> {
-  const isOld = (column: 'RecordedAt' | 'SentAt') =>
+/** Old entries and marks are found in the order of the indexes `Book_Entry_newest` and `Book_Mark_sent`. */
+export async function deleteEntries(sql: postgres.Sql, which: DeletedEntries): Promise<number> {
+  const isOld = (column: 'RecordedAt' | 'SentAt', olderThanMs: number) =>
     sql`${sql(column)} < now() - ${olderThanMs} * interval '1 ms'`
+  const [isEntry, isMark] =
+    'realm' in which
+      ? [sql`"Realm" = ${which.realm}`, sql`"Realm" = ${which.realm}`]
+      : [
+          sql`"EntryID" in (
+            select "EntryID" from "Book_Entry" where ${isOld('RecordedAt', which.olderThanMs)}
+            order by "RecordedAt", "EntryID" limit ${which.limit})`,
+          sql`("Realm", "Entity", "Field", "Value") in (
+            select "Realm", "Entity", "Field", "Value" from "Book_Mark"
+            where ${isOld('SentAt', which.olderThanMs)} order by "SentAt" limit ${which.limit})`,
+        ]
   const [row] = await sql<{ count: number }[]>`
-    with gone as (
-      delete from "Book_Entry" where "EntryID" in (
-        select "EntryID" from "Book_Entry" where ${isOld('RecordedAt')}
-        order by "RecordedAt", "EntryID" limit ${limit})
-      returning 1
-    ), marks as (
-      delete from "Book_Mark" where ("Realm", "Entity", "Field", "Value") in (
-        select "Realm", "Entity", "Field", "Value" from "Book_Mark" where ${isOld('SentAt')}
-        order by "SentAt" limit ${limit})
-      returning 1
-    )
+    with gone as (delete from "Book_Entry" where ${isEntry} returning 1),
+    marks as (delete from "Book_Mark" where ${isMark} returning 1)
     select (select count(*) from gone)::int + (select count(*) from marks)::int as count`
   return row?.count ?? 0
 }

@@ -23,7 +23,8 @@ export async function getRun(
           ${bodies ? sql`"ResponseBody", "Data", "State", "Ask"` : sql`null as "ResponseBody", null as "Data"`},
           "Error", "StartedAt", "FinishedAt", "Round", "Report", "Sender"
         from "Order_Item" i
-        where ${isRunOf(sql, 'i')}) i), '[]') as items,
+        where ${isRunOf(sql, 'i')} ${typeof bodies === 'object' ? sql`and i."StepName" = ${bodies.step}` : sql``}
+      ) i), '[]') as items,
       coalesce((select jsonb_agg(a order by a."ID") from (
         select * from "Order_Attempt" a
         where ${isRunOf(sql, 'a')}

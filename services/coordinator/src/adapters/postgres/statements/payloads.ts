@@ -3,7 +3,6 @@ import {
   itemJsonColumns,
   type OutdatedPayloads,
   type PayloadPage,
-  type PayloadStore,
   type StoredPayload,
 } from '../../../run/payload.ts'
 import { runKey, type RunKey } from '../../../run/run.ts'
@@ -36,50 +35,35 @@ const isOutdatedText = (sql: postgres.Sql, column: postgres.Fragment, keyId: str
   ${column} is not null
   and not (${column} like '$sealed:%' and split_part(${column}, '.', 2) = ${keyId}))`
 
-/** A page of runs in the order of the primary key. */
-const nextRuns = (sql: postgres.Sql, { after, limit }: PayloadPage) => sql`
-  from "Order_Header" h
-  ${
-    after === null
-      ? sql``
-      : sql`where (h."Process", h."TransactionID", h."ReplayID")
-          > (${after.Process}, ${after.TransactionID}, ${after.ReplayID}::int)`
-  }
-  order by h."Process", h."TransactionID", h."ReplayID" limit ${limit}`
-
-/** Reads those payloads of the next runs that are not encrypted with the current key. */
+/** Reads those payloads of the next runs, in the order of the primary key, that are not encrypted with the current key. */
 export async function outdatedPayloads(
   sql: postgres.Sql,
   keyId: string,
-  page: PayloadPage,
+  { after, limit, isCount = false }: PayloadPage,
 ): Promise<OutdatedPayloads> {
-  const rows = await sql<(RunKey & { payloads: PayloadRow[] | null })[]>`
-    select h."Process", h."TransactionID", h."ReplayID",
-      (select jsonb_agg(p) from (${outdatedOf(sql, keyId)}) p) as payloads
-    ${nextRuns(sql, page)}`
+  const rows = await sql<(RunKey & { count: number; payloads: PayloadRow[] | null })[]>`
+    select h."Process", h."TransactionID", h."ReplayID", p.*
+    from (
+      select * from "Order_Header" h
+      ${
+        after === null
+          ? sql``
+          : sql`where (h."Process", h."TransactionID", h."ReplayID")
+              > (${after.Process}, ${after.TransactionID}, ${after.ReplayID}::int)`
+      }
+      order by h."Process", h."TransactionID", h."ReplayID" limit ${limit}) h
+    cross join lateral (
+      select count(*)::int as count, ${isCount ? sql`null::jsonb` : sql`jsonb_agg(p)`} as payloads
+      from (${outdatedOf(sql, keyId)}) p) p
+    order by h."Process", h."TransactionID", h."ReplayID"`
+  const last = rows.at(-1)
   return {
-    payloads: rows.flatMap(({ payloads, ...key }) =>
+    count: rows.reduce((sum, { count }) => sum + count, 0),
+    payloads: rows.flatMap(({ payloads, count: _count, ...key }) =>
       (payloads ?? []).map((payload): StoredPayload => ({ ...runKey(key), ...payload })),
     ),
-    next: nextOf(rows, page),
+    next: last === undefined || rows.length < limit ? null : runKey(last),
   }
-}
-
-export async function countOutdatedPayloads(
-  sql: postgres.Sql,
-  keyId: string,
-  page: PayloadPage,
-): ReturnType<PayloadStore['countOutdatedPayloads']> {
-  const rows = await sql<(RunKey & { count: number })[]>`
-    select h."Process", h."TransactionID", h."ReplayID",
-      (select count(*)::int from (${outdatedOf(sql, keyId)}) p) as count
-    ${nextRuns(sql, page)}`
-  return { count: rows.reduce((sum, { count }) => sum + count, 0), next: nextOf(rows, page) }
-}
-
-const nextOf = (rows: readonly RunKey[], { limit }: PayloadPage): RunKey | null => {
-  const last = rows.at(-1)
-  return last === undefined || rows.length < limit ? null : runKey(last)
 }
 
 type PayloadRow = Pick<StoredPayload, 'column' | 'step' | 'stored'>
