@@ -3,6 +3,7 @@ import { createDatabase, type TestDatabase } from '@integration-host/postgres/te
 import { sealed } from '../test-support/payload-keys.ts'
 import { openPostgresSource } from '../test-support/postgres-source.ts'
 import { anAct } from '../test-support/act.ts'
+import { FILES_LEFT } from './run/retention.ts'
 import type { NewTransaction, TransactionSource } from './run/transaction-source.ts'
 
 const outline = { name: 'OrderProcess', steps: ['order'] as [string, ...string[]] }
@@ -136,8 +137,8 @@ describe('debounced transactions on several replicas', () => {
       select from "Order_Debounce" where "TransactionID" = 'old a'
       union all select from "Order_Absorbed" where "AbsorbedBy" = 'old a'`
     expect(await left()).toHaveLength(1)
-    const files = await source.filesLeft(outline.name)
-    if (files !== null) await source.filesRemoved(files)
+    const filesLeft = source.records(FILES_LEFT)
+    for (const row of await filesLeft.rows()) await filesLeft.replace(row, undefined)
     await database.sql`
       update "Order_Header" set "PurgedAt" = now() - interval '1 hour' where "TransactionID" = 'old a'`
     expect(await source.forget(0, 10)).toBe(1)

@@ -13,6 +13,7 @@ import { hasCode } from '@integration-host/shared/errors'
 import type { ProcessDefinition } from '../step/definition.ts'
 import {
   type EndPosition,
+  FILES_LEFT,
   FIRST_END,
   type Retention,
   type RetentionPolicy,
@@ -39,7 +40,7 @@ export interface RetentionAges {
 }
 
 export interface RetentionDeps extends Periodic {
-  readonly source: Retention & Pick<TransactionSource, 'compact' | 'deleteEntries'>
+  readonly source: Retention & Pick<TransactionSource, 'compact' | 'deleteEntries' | 'records'>
   readonly passes: PurgePasses
   readonly bulkOperations: Pick<OperationStore, 'forgetOperations'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
@@ -69,6 +70,7 @@ const CONTINUE_MS = 5_000
 export function startRetention(deps: RetentionDeps): AsyncDisposable {
   const { source, passes, log, owner, clock, intervalMs } = deps
   const { now } = clock
+  const filesLeft = source.records(FILES_LEFT)
   const startedAt = now()
   const shutdown = new AbortController()
   let policies: readonly RetentionPolicy[] | null = null
@@ -125,11 +127,11 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
   }
 
   async function removeFilesLeft(process: string): Promise<void> {
-    for (let left; (left = await source.filesLeft(process)) !== null;) {
-      const [failure] = (await deps.removeFiles(left.runs)).failures
-      if (failure !== undefined) throw failure.error
-      await source.filesRemoved(left)
-    }
+    const rows = (await filesLeft.rows()).filter(({ Value }) => Value[0]?.Process === process)
+    if (rows.length === 0) return
+    const [failure] = (await deps.removeFiles(rows.flatMap(({ Value }) => Value))).failures
+    if (failure !== undefined) throw failure.error
+    await Promise.all(rows.map((row) => filesLeft.replace(row, undefined)))
   }
 
   async function purgeProcess(policy: RetentionPolicy): Promise<boolean> {

@@ -203,8 +203,9 @@ export function processRoutes({
     const names = (await source.storedProcesses()).filter(
       (name) => !processes.has(name) && !auditor.runsElsewhere(name) && caller.mayUseProcess(name),
     )
-    const counts = names.length === 0 ? {} : await source.countUnfinished(names)
-    return names.map((Process) => ({ Process, Unfinished: counts[Process] ?? 0 }))
+    if (names.length === 0) return []
+    const { unknownProcesses } = await auditor.audit()
+    return names.map((Process) => ({ Process, Unfinished: unknownProcesses[Process] ?? 0 }))
   }
   const setPaused = (isPaused: boolean) => ({
     tags,

@@ -139,10 +139,19 @@ export function delayedRunsContract(name: string, open: () => Promise<MovableSou
       expect([...(await reserve('one', 'further', 'beyond'))]).toEqual(['beyond'])
     })
 
-    it('a place for which no run was stored can be taken again after it was released', async () => {
+    it('a place for which no run was stored can be taken again after its transaction was absorbed', async () => {
       const ids = Array.from({ length: DELAYED_RUNS_PER_KEY + 1 }, (_, n) => `absorbed ${n}`)
       expect([...(await source.reserveDelayed(process.name, 'absorbs', ids))]).toHaveLength(1)
-      await source.releaseDelayed(process.name, ids.slice(0, 3))
+      const queued = await source.queue(
+        process,
+        ids.slice(0, 3).map((TransactionID) => ({
+          TransactionID,
+          InitialData: 1,
+          Debounce: { Key: 'k', Seconds: 3_600 },
+        })),
+        { keyId: 'absorbs', person: null, shareOf: 'absorbs' },
+      )
+      expect(queued.map(({ outcome }) => outcome)).toEqual(['queued', 'absorbed', 'absorbed'])
       expect((await source.reserveDelayed(process.name, 'absorbs', ['another'])).size).toBe(0)
     })
 

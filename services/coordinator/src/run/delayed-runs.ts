@@ -8,15 +8,14 @@ export const DELAYED_RUNS_PER_KEY = 10_000
 export interface DelayedRuns {
   /**
    * Reserves places for delayed runs that a service key is about to queue. Ids that exist already need no place.
-   * Returns the ids for which the key has no place left, and which must not be queued.
+   * Returns the ids for which the key has no place left, and which must not be queued. The place of a transaction that
+   * `queue` absorbs is free again.
    */
   reserveDelayed(
     process: string,
     keyId: string,
     ids: readonly string[],
   ): Promise<ReadonlySet<string>>
-  /** Frees the places of ids for which no run was stored, such as an absorbed transaction. */
-  releaseDelayed(process: string, ids: readonly string[]): Promise<void>
 }
 
 /** Returns whether the run of the transaction will wait for its start. A debounced run always waits. */

@@ -197,15 +197,14 @@ export interface Families {
   lookAtFamilies(which: WhichFamilies): Promise<readonly FamilyLook[]>
   /** Gives free turns, and returns the children that have got one and are to be published. */
   takeTurns(families: readonly FamilyKey[]): Promise<readonly (RunState & Pick<Run, 'Realm'>)[]>
-  /** Cancels at most `limit` children, and returns them. Fewer than `limit` means that none is left. */
+  /**
+   * Cancels at most `limit` children, and returns them. Fewer than `limit` means that none is left, and that the families
+   * of ended or purged parents are done.
+   */
   cancelChildren(families: readonly CancelChildren[], limit: number): Promise<readonly Run[]>
   /** Moves parents on that still wait for children of which none is active, and returns them. */
   joinFamilies(joins: readonly Join[]): Promise<readonly Run[]>
-  /** Records that the children of a family are purged, and nothing is left to do for it. */
-  closeFamily(key: FamilyKey): Promise<void>
-  /** Returns the family of a place; `null` if the place has started no children. */
-  family(key: FamilyKey): Promise<Family | null>
-  /** Returns the families of a run, in the order in which it has started them. */
+  /** Returns the families of a run: one for each place that has started children. */
   familiesOf(run: RunKey): Promise<readonly Family[]>
   /** Returns children in the order of the list, after the position `after`. */
   children(

@@ -6,7 +6,7 @@ import { advance, type StepOutcome } from './progress.ts'
 import { defaultRetryPolicy } from './retry-policy.ts'
 import { advanceUndo } from './undo.ts'
 import { createPurgePasses, type PurgePasses } from '../retention/purge-passes.ts'
-import { FIRST_END, RETENTION_KEY_ID, type RetentionPolicy } from './retention.ts'
+import { FILES_LEFT, FIRST_END, RETENTION_KEY_ID, type RetentionPolicy } from './retention.ts'
 import type { ProcessOutline } from './transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order'] }
@@ -70,12 +70,13 @@ export function retentionContract(name: string, open: () => Promise<MovableSourc
     }
     /** Records that the files of all purged runs are removed; returns the ids of these runs. */
     const removeFilesLeft = async (): Promise<string[]> => {
-      const ids: string[] = []
-      for (let left; (left = await source.filesLeft(process.name)) !== null;) {
-        ids.push(...left.runs.map(({ TransactionID, ReplayID }) => `${TransactionID}.${ReplayID}`))
-        await source.filesRemoved(left)
-      }
-      return ids.toSorted()
+      const filesLeft = source.records(FILES_LEFT)
+      const rows = await filesLeft.rows()
+      for (const row of rows) await filesLeft.replace(row, undefined)
+      return rows
+        .flatMap(({ Value }) => Value)
+        .map(({ TransactionID, ReplayID }) => `${TransactionID}.${ReplayID}`)
+        .toSorted()
     }
     /** Purges page by page, as a retention pass does. Returns the number of purged runs. */
     const purgeAll = async (policy: RetentionPolicy, limit = 2): Promise<number> => {
@@ -175,9 +176,8 @@ export function retentionContract(name: string, open: () => Promise<MovableSourc
       const { runs } = await source.purgeable(nothing, FIRST_END, 10)
       expect(runs).toHaveLength(4)
       await source.operate('resume', process, 'resumed', null, anAct)
-      expect(await source.filesLeft(process.name)).toBeNull()
+      expect(await source.records(FILES_LEFT).rows()).toEqual([])
       expect(await source.purge(nothing, runs)).toBe(3)
-      expect(await source.filesLeft('OtherProcess')).toBeNull()
       await source.advance(2)
       expect(await source.forget(0, 10)).toBe(0)
       expect(await removeFilesLeft()).toEqual(['1.0', '1.1', '2.0'])

@@ -16,6 +16,7 @@
  *     transaction, so a run that was resumed or replayed before the purge keeps its files. If the replica dies before
  *     it has removed the files, the next pass removes them. An id is not deleted while its files remain.
  */
+import { installation } from '../records/installation.ts'
 import type { RunKey } from './run.ts'
 
 /** For how many days the runs of one process are kept after their end; `null` means for ever. */
@@ -47,25 +48,21 @@ export interface PurgeablePage {
   readonly next: EndPosition | null
 }
 
-/** Purged runs of one process whose files may remain. */
-export interface FilesLeft {
-  readonly id: string
-  readonly runs: readonly RunKey[]
-}
+/**
+ * The rows that name purged or erased runs whose files may remain. Each row names runs of one process, and is removed when
+ * their files are.
+ */
+export const FILES_LEFT = installation<readonly RunKey[]>('Files left ')
 
 /** The part of the transaction source that removes old runs. */
 export interface Retention {
   /** Checks the next `limit` finished runs after a position, and returns the runs that may be purged. */
   purgeable(policy: RetentionPolicy, after: EndPosition, limit: number): Promise<PurgeablePage>
   /**
-   * Purges the given runs, except those that may no longer be purged, and records that their files remain. Returns the
-   * number of purged runs.
+   * Purges the given runs, except those that may no longer be purged, and records that their files remain
+   * ({@link FILES_LEFT}). Returns the number of purged runs.
    */
   purge(policy: RetentionPolicy, runs: readonly RunKey[]): Promise<number>
-  /** Returns some purged runs of the process whose files remain; `null` if there are no such runs. */
-  filesLeft(process: string): Promise<FilesLeft | null>
-  /** Records that the files of these runs are removed. */
-  filesRemoved(left: FilesLeft): Promise<void>
   /**
    * Deletes at most `limit` ids of transactions whose runs were purged at least `dedupeMs` ago and whose files are
    * removed. Returns the number of deleted ids.

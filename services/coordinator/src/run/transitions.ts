@@ -80,8 +80,6 @@ export interface StoredRun {
   readonly absorbsUntil?: number
   /** The service key that has queued a delayed run, if its share limits it (`Caller.shareOf`). */
   readonly delayedBy?: string
-  /** Set in a purged run whose files may still exist. */
-  readonly filesLeft?: true
   /** The time at which the sweeper publishes the run again, epoch ms. */
   readonly nextSweepAt: number
   /** The number of times that the sweeper has published the run since its last transition. */
@@ -807,13 +805,7 @@ export const purged = (stored: StoredRun, now: number): StoredRun => ({
   },
   items: [],
   attempts: [],
-  filesLeft: true,
 })
-
-export function withoutFiles(stored: StoredRun): StoredRun {
-  const { filesLeft: _, ...rest } = stored
-  return rest
-}
 
 /**
  * Returns a new run that replays `latest`. The new run has copies of the items before `fromStep`. Its initial data is

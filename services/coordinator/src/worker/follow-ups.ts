@@ -156,7 +156,9 @@ function tendFamilies({ source, publisher, stepsInFlight, processes }: FollowUpD
       if (last === undefined || children.length < BATCH) break
       after = last.Item
     }
-    if (areAllOver) await source.closeFamily(family)
+    const children = { ...family, ReplayID: family.OfReplayID }
+    const done = { ...children, which: 'not_started', isCascade: true } as const
+    if (areAllOver) await source.cancelChildren([done], BATCH)
   }
 
   return {

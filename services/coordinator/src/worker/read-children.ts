@@ -8,13 +8,13 @@ const PAGE = 200
 
 /** Reads the children that a place of a run has started, in the order of the list. */
 export async function* readChildren(
-  source: Pick<Families, 'family' | 'children'>,
+  source: Pick<Families, 'familiesOf' | 'children'>,
   run: RunKey,
   place: string,
 ): AsyncGenerator<Child, void, undefined> {
   const key = { ...runKey(run), Place: place }
-  const family = await source.family(key)
-  if (family === null) return
+  const family = (await source.familiesOf(run)).find(({ Place }) => Place === place)
+  if (family === undefined) return
   for (let after = -1; ;) {
     const rows = await source.children(key, { after, limit: PAGE, withData: true })
     for (const {

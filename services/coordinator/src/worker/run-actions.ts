@@ -197,17 +197,6 @@ export function createRunActions(deps: RunActionsDeps) {
     const ids = transactions.filter((transaction) => startsLater(transaction, now)).map(idOf)
     return ids.length > 0 ? source.reserveDelayed(name, by.shareOf, ids) : new Set()
   }
-  /** Frees the places of debounced transactions that existing runs have absorbed. */
-  const releasePlaces = async (
-    name: string,
-    transactions: readonly NewTransaction[],
-    results: readonly QueueResult[],
-    by: Actor | undefined,
-  ): Promise<void> => {
-    if (!by?.shareOf) return
-    const unused = transactions.filter((_, n) => results[n]?.outcome === 'absorbed').map(idOf)
-    if (unused.length > 0) await source.releaseDelayed(name, unused)
-  }
   const requireKnown = async (name: string): Promise<void> => {
     if (processes.has(name)) return
     if ((await source.storedProcesses()).includes(name)) return
@@ -264,7 +253,6 @@ export function createRunActions(deps: RunActionsDeps) {
             : at === 0
               ? await worker.queueAndStart(definition, batch.length, store)
               : await store()
-        await releasePlaces(name, batch, stored, by)
         const next = stored.values()
         for (const { TransactionID } of given)
           results.push(

@@ -4,10 +4,12 @@ import { type Pause, PROCESSES, type ProcessRow } from '../../run/pause.ts'
 import { COUNTED } from '../../run/retention.ts'
 import type { Operation } from '../../bulk/bulk-operation.ts'
 import { OPERATIONS } from '../../bulk/bulk-operation-store.ts'
+import type { StoredRun } from '../../run/transitions.ts'
 import type { ScheduleTiming } from '../../schedule/schedule.ts'
 import { type ScheduleRow, SCHEDULES } from '../../schedule/schedule-store.ts'
 import { added, lastIdIs, removed, type StoredDeadLetter, storedLetters } from './dead-letters.ts'
 import { INSTALLATION, keyOf, type RecordChange, type RecordTables } from './records.ts'
+import { filesLeftOf } from './retention.ts'
 
 /** A row with the names of members that earlier versions used. */
 type Earlier<Row> = { readonly [Name in keyof Row & string as Uncapitalize<Name>]: Row[Name] }
@@ -18,6 +20,8 @@ type EarlierCursor = Earlier<CursorRow>
 
 /** The members of a snapshot, and of an entry of the journal, that are rows now. */
 export interface EarlierMembers {
+  readonly runs?: readonly EarlierRun[]
+  readonly run?: EarlierRun
   /** All paused processes. In the oldest files, a pause consists only of the name of the process. */
   readonly paused?: readonly (Pause | string)[]
   readonly schedules?: readonly EarlierSchedule[]
@@ -42,6 +46,9 @@ export interface EarlierMembers {
   }
 }
 
+/** A run of an earlier version, which said itself that its files may remain. */
+export type EarlierRun = StoredRun & { readonly filesLeft?: true }
+
 /** Returns the changes that an earlier version meant. */
 export function changesOf(earlier: EarlierMembers, records: RecordTables): readonly RecordChange[] {
   const { paused, deliveredAt, removedCursor, retention, operation, forgottenOperation } = earlier
@@ -50,7 +57,9 @@ export function changesOf(earlier: EarlierMembers, records: RecordTables): reado
   const { deadLetters = [], deadLetter, lastDeadLetterId, removedDeadLetters = [] } = earlier
   const letters = [...deadLetters, ...(deadLetter ? [deadLetter] : [])]
   const cursors = [...(earlier.cursors ?? []), ...(earlier.cursor ? [earlier.cursor] : [])]
+  const runs = [...(earlier.runs ?? []), ...(earlier.run ? [earlier.run] : [])]
   return [
+    ...runs.flatMap(({ header, filesLeft }) => (filesLeft === true ? [filesLeftOf(header)] : [])),
     ...(paused === undefined ? [] : pauseChanges(paused, records)),
     ...schedules.map(scheduleChange),
     ...cursors.map(cursorChange),

@@ -6,6 +6,7 @@ import { isOver } from '../../run/status.ts'
 import { erased } from '../../run/transitions.ts'
 import { REMOVAL_WEBHOOK } from '../../webhook/webhook.ts'
 import { erasedEntries } from './entries.ts'
+import { filesLeftOf } from './retention.ts'
 import type { MemoryStore } from './store.ts'
 
 /** Erases runs of the memory source. `now` returns epoch ms. */
@@ -58,8 +59,11 @@ export function createMemoryErasures(
             : [],
         )
         .map(({ stored, filesLeft }) => ({
-          run: { ...erased(stored, now()), ...(filesLeft === true && { filesLeft }) },
-          records: erasedEntries(records, stored.header),
+          run: erased(stored, now()),
+          records: [
+            ...erasedEntries(records, stored.header),
+            ...(filesLeft === true ? [filesLeftOf(stored.header)] : []),
+          ],
           action: log.next(entryOf('erase', act, stored.header, { now: now() })),
         }))
       await commit(...entries)
@@ -84,7 +88,6 @@ export function createMemoryErasures(
         )
         .map(({ TransactionID }) => TransactionID)
     },
-    // The journal and the snapshot are rewritten, because they still contain the erased data.
     async realmsOf(process, ids) {
       const found = [...new Set(ids)].map((id) => table.runsOf(process, id))
       return {

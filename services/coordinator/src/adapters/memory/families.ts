@@ -313,14 +313,6 @@ export function createMemoryFamilies(
       return moved.map(({ run }) => run.header)
     },
 
-    async closeFamily(key) {
-      const row = familyRow(records, key)
-      if (row !== undefined) await commit({ record: changedFamily({ ...row, NextSweepAt: null }) })
-    },
-    async family(key) {
-      const row = familyRow(records, key)
-      return row === undefined ? null : familyOf(row)
-    },
     familiesOf: async (run) => ownRows(run).map(familyOf),
     async children(key, { after, limit, statuses, withData = false }) {
       const row = familyRow(records, key)

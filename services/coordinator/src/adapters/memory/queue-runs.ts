@@ -39,7 +39,6 @@ export const createMemoryDelayedRuns = (
     const free = Math.max(0, DELAYED_RUNS_PER_KEY - table.active().filter(waits).length)
     return new Set(added.slice(free))
   },
-  async releaseDelayed() {},
 })
 
 interface Queued {

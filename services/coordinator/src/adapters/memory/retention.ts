@@ -1,13 +1,22 @@
-import { COUNTED, FIRST_END, type Retention, type RetentionPolicy } from '../../run/retention.ts'
-import { keyText, type Run, runKey } from '../../run/run.ts'
+import {
+  COUNTED,
+  FILES_LEFT,
+  FIRST_END,
+  type Retention,
+  type RetentionPolicy,
+} from '../../run/retention.ts'
+import { keyText, type Run, type RunKey, runKey } from '../../run/run.ts'
 import * as transitions from '../../run/transitions.ts'
 import type { StoredRun } from '../../run/transitions.ts'
 import { forgottenFamilies, purgedFamilies } from './families.ts'
 import { INSTALLATION, keyOf, type RecordChange } from './records.ts'
 import type { Entry, MemoryStore } from './store.ts'
 
-/** The maximum number of runs that `filesLeft` returns. */
-const MAX_FILES_LEFT = 1_000
+/** Returns the row that names an ended run whose files may remain. */
+export function filesLeftOf(run: RunKey): RecordChange {
+  const Name = `${FILES_LEFT.prefix}${encodeURIComponent(keyText(run))}`
+  return { table: INSTALLATION, key: keyOf([Name]), row: { Name, Value: [runKey(run)] } }
+}
 
 /** The retention of the memory source. */
 export function createMemoryRetention(store: MemoryStore, now: () => number): Retention {
@@ -57,31 +66,18 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
       return commitCounted(
         purged.map((stored) => () => ({
           run: transitions.purged(stored, now()),
-          record: countedUp('purge', stored.header.Process),
+          records: [countedUp('purge', stored.header.Process), filesLeftOf(stored.header)],
         })),
       )
     },
 
-    async filesLeft(process) {
-      const runs = table
-        .all()
-        .filter(({ header, filesLeft }) => filesLeft === true && header.Process === process)
-        .slice(0, MAX_FILES_LEFT)
-        .map(({ header }) => runKey(header))
-      return runs.length === 0 ? null : { id: process, runs }
-    },
-    async filesRemoved({ runs }) {
-      await commit(
-        ...runs
-          .map((key) => table.get(key))
-          .filter((stored) => stored !== undefined)
-          .map((stored) => ({ run: transitions.withoutFiles(stored) })),
-      )
-    },
-
     async forget(dedupeMs, limit) {
-      const isForgettable = ({ header: { PurgedAt }, filesLeft }: StoredRun): boolean =>
-        PurgedAt !== null && Date.parse(PurgedAt) < now() - dedupeMs && filesLeft !== true
+      const isForgettable = ({ header }: StoredRun): boolean => {
+        const { PurgedAt } = header
+        const left = filesLeftOf(header)
+        const areFilesLeft = records.get(left.table, left.key) !== undefined
+        return PurgedAt !== null && Date.parse(PurgedAt) < now() - dedupeMs && !areFilesLeft
+      }
       const old = table
         .all()
         .filter(

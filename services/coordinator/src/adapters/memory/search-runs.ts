@@ -36,16 +36,6 @@ export const storedProcesses = (stored: readonly StoredRun[]): string[] => [
   ...new Set(stored.map(({ header }) => header.Process)),
 ]
 
-/** Returns the number of unfinished runs of each of these processes. */
-export function countUnfinished(
-  active: readonly StoredRun[],
-  processes: readonly string[],
-): Record<string, number> {
-  const count = (process: string): number =>
-    active.filter(({ header }) => header.Process === process).length
-  return Object.fromEntries(processes.map((process) => [process, count(process)]))
-}
-
 const changedAt = ({ CompletedAt, UpdatedAt }: Run): string => CompletedAt ?? UpdatedAt
 
 function predicateOf({ process, filter, visible }: RunSearch): (run: Run) => boolean {

@@ -17,7 +17,7 @@ import { type ActionLog, createActionLog } from './action-log.ts'
 import { turnsAfter } from './families.ts'
 import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
 import { type Absorbed, createRunTable, type RunTable } from './run-table.ts'
-import { changesOf, type EarlierMembers } from './earlier-files.ts'
+import { changesOf, type EarlierMembers, type EarlierRun } from './earlier-files.ts'
 import {
   createRecordTables,
   endLeases,
@@ -29,7 +29,7 @@ import {
 import { createWebhookQueue, type StoredWebhook, type WebhookQueue } from './webhook-queue.ts'
 
 interface State extends EarlierMembers {
-  readonly runs: readonly StoredRun[]
+  readonly runs: readonly EarlierRun[]
   /** Missing in a snapshot that was written before the action log existed. */
   readonly actions?: readonly Action[]
   /** Missing in a snapshot that was written before webhooks existed. */
@@ -90,7 +90,7 @@ const LATER_MEMBERS: Partial<Run> = {
   Absorbed: 0,
   Priority: 'normal',
 }
-const withAllMembers = (stored: StoredRun): StoredRun => ({
+const withAllMembers = ({ filesLeft: _, ...stored }: EarlierRun): StoredRun => ({
   ...stored,
   header: { ...LATER_MEMBERS, ...stored.header },
 })

@@ -42,6 +42,7 @@ import { transactionSourceContract } from '../../run/transaction-source.contract
 import { operationsContract } from '../../bulk/bulk-operation.contract.ts'
 import { eventsContract } from '../../run/events.contract.ts'
 import { undoContract } from '../../run/undo.contract.ts'
+import { FILES_LEFT } from '../../run/retention.ts'
 import { operatorActionsContract } from '../../run/operator-actions.contract.ts'
 import { changeCursorsContract } from '../../change-feed/change-cursors.contract.ts'
 import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
@@ -380,6 +381,22 @@ describe('the files of the in-memory transaction source', () => {
     const { runs } = await source.search(aSearch(outline.name))
     const members = { Tags: null, InputChanged: false, ErasedAt: null, PurgedAt: null }
     expect(runs).toMatchObject([{ TransactionID: '1', ...members }])
+  })
+
+  it('a purged run of an earlier version whose files may remain is named until the files are removed', async () => {
+    await fill(['1'])
+    const { state, ...file } = JSON.parse(await readFile(snapshot, 'utf8'))
+    state.runs[0].filesLeft = true
+    await writeFile(snapshot, JSON.stringify({ ...file, state }))
+    for (const left of [1, 0]) {
+      await using source = await createMemoryTransactionSource(folder)
+      const rows = await source.records(FILES_LEFT).rows()
+      expect(rows).toHaveLength(left)
+      for (const row of rows) {
+        expect(row.Value).toEqual([{ Process: outline.name, TransactionID: '1', ReplayID: 0 }])
+        await source.records(FILES_LEFT).replace(row, undefined)
+      }
+    }
   })
 
   it('the in-memory transaction source acknowledges a change only after flushing it to disk', async () => {

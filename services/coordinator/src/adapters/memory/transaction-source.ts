@@ -51,7 +51,7 @@ import { claimOf } from './claim-of.ts'
 import { createMemoryDelayedRuns, createMemoryQueue } from './queue-runs.ts'
 import { runReader } from './run-reader.ts'
 import { createMemoryRetention } from './retention.ts'
-import { countUnfinished, searchRuns, storedProcesses } from './search-runs.ts'
+import { searchRuns, storedProcesses } from './search-runs.ts'
 import { createMemoryPayloads } from './payloads.ts'
 import { createMemoryEntries, recordedEntries } from './entries.ts'
 import { memoryRecords, type RecordChange } from './records.ts'
@@ -306,7 +306,6 @@ export async function createMemoryTransactionSource(
 
     search: async (request) => searchRuns(table.all(), request),
     storedProcesses: async () => storedProcesses(table.all()),
-    countUnfinished: async (processes) => countUnfinished(table.active(), processes),
 
     async replay(process, transactionId, request, act) {
       const latest = findOrThrow(process.name, transactionId, null, act)

@@ -45,7 +45,7 @@ import {
   listDeadLetters,
   removeDeadLetters,
 } from './statements/dead-letters.ts'
-import { releaseDelayed, reserveDelayed } from './statements/delayed-runs.ts'
+import { reserveDelayed } from './statements/delayed-runs.ts'
 import { checkEntries, countEntries, deleteEntries, newestEntries } from './statements/entries.ts'
 import { enqueueDebounced } from './statements/enqueue-debounced.ts'
 import { enqueueRuns } from './statements/enqueue-runs.ts'
@@ -54,13 +54,11 @@ import { settleWaits, type Signal, signalRun, signalWaiting } from './statements
 import { exportEnd, exportPage } from './statements/export-runs.ts'
 import {
   cancelChildren,
-  closeFamily,
   familiesOf,
   grantTurns,
   joinFamilies,
   lookAtFamilies,
   readChildren,
-  readFamily,
   recordChildren,
   recordUndoOfChildren,
 } from './statements/families.ts'
@@ -70,19 +68,12 @@ import { getRun } from './statements/get-run.ts'
 import { listReplays } from './statements/list-replays.ts'
 import { outdatedPayloads, replacePayloads } from './statements/payloads.ts'
 import { operateRun } from './statements/operate-run.ts'
-import { countUnfinished, processNames } from './statements/process-names.ts'
+import { processNames } from './statements/process-names.ts'
 import { recordOutcomes } from './statements/record-outcomes.ts'
 import { recoverExpiredLeases } from './statements/recover-expired-leases.ts'
 import { renewLeases } from './statements/renew-leases.ts'
 import { replayRun } from './statements/replay-run.ts'
-import {
-  forgetRuns,
-  filesLeft,
-  filesRemoved,
-  oldestKept,
-  purgeable,
-  purgeRuns,
-} from './statements/retention.ts'
+import { forgetRuns, oldestKept, purgeable, purgeRuns } from './statements/retention.ts'
 import { runsAtUnknownStep } from './statements/runs-at-unknown-step.ts'
 import { searchRuns } from './statements/search-runs.ts'
 import { settleRun } from './statements/settle-run.ts'
@@ -220,7 +211,6 @@ export function createPostgresTransactionSource(
         : run((sql) => enqueueRuns(sql, process, transactions, times, by, start)),
     reserveDelayed: (process, keyId, ids) =>
       run((sql) => sql.begin((tx) => reserveDelayed(tx, process, keyId, ids))),
-    releaseDelayed: (process, ids) => run((sql) => releaseDelayed(sql, process, ids)),
     // Claims of processes without a limit need only one statement and no advisory lock.
     claim: (request) =>
       request.slot === undefined
@@ -242,7 +232,6 @@ export function createPostgresTransactionSource(
       run((sql) => listReplays(sql, process, transactionId, page)),
     search: (request) => run((sql) => searchRuns(sql, request)),
     storedProcesses: () => run(processNames),
-    countUnfinished: (processes) => run((sql) => countUnfinished(sql, processes)),
     replay: (process, transactionId, request, act) =>
       run((sql) => sql.begin((tx) => replayRun(tx, process, transactionId, request, act, times))),
     operate: (...what) => announcing((tx) => operateRun(tx, ...what, times)),
@@ -261,8 +250,6 @@ export function createPostgresTransactionSource(
     takeTurns: (families) => run((sql) => sql.begin((tx) => grantTurns(tx, families, times))),
     cancelChildren: (families, limit) => announcing((tx) => cancelChildren(tx, families, limit)),
     joinFamilies: (joins) => announcing((tx) => joinFamilies(tx, joins, times)),
-    closeFamily: (key) => run((sql) => closeFamily(sql, key)),
-    family: (key) => run((sql) => readFamily(sql, key)),
     familiesOf: (key) => run((sql) => familiesOf(sql, key)),
     children: (key, page) => run((sql) => readChildren(sql, key, page)),
     wake: (credential, limit) => run((sql) => wakeRuns(sql, credential, limit, times)),
@@ -289,8 +276,6 @@ export function createPostgresTransactionSource(
     exportPage: (range, after, limit) => run((sql) => exportPage(sql, range, after, limit)),
     purgeable: (policy, after, limit) => run((sql) => purgeable(sql, policy, after, limit)),
     purge: (policy, runs) => run((sql) => purgeRuns(sql, policy, runs)),
-    filesLeft: (process) => run((sql) => filesLeft(sql, process)),
-    filesRemoved: (left) => run((sql) => filesRemoved(sql, left)),
     forget: (dedupeMs, limit) => run((sql) => forgetRuns(sql, dedupeMs, limit)),
     oldestKept: (processes) => run((sql) => oldestKept(sql, processes)),
     newestEntries: async (realm, objects) =>

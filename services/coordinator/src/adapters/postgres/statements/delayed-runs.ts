@@ -43,15 +43,3 @@ export async function reserveDelayed(
     order by id on conflict do nothing`
   return new Set(added.slice(fitting.length).map(({ id }) => id))
 }
-
-export async function releaseDelayed(
-  sql: postgres.Sql,
-  process: string,
-  ids: readonly string[],
-): Promise<void> {
-  await sql`
-    delete from "Order_Delayed" d using jsonb_array_elements_text(${JSON.stringify(ids)}::text::jsonb) as id
-    where d."Process" = ${process} and d."TransactionID" = id and not exists (
-      select from "Order_Header" h
-      where h."Process" = ${process} and h."TransactionID" = id and h."ReplayID" = 0)`
-}

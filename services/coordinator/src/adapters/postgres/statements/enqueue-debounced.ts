@@ -227,6 +227,11 @@ async function recordAbsorbed(
     -- A row exists only if the run that absorbed the id was deleted by SQL.
     on conflict ("Process", "TransactionID") do update set "AbsorbedBy" = excluded."AbsorbedBy", "At" = now()`
   if (by === undefined) return
+  // Their places are free again, because no run was stored for them.
+  if (by.shareOf)
+    await tx`
+      delete from "Order_Delayed" d using jsonb_to_recordset(${rows}::text::jsonb) as w(id text)
+      where d."Process" = ${process.name} and d."TransactionID" = w.id`
   await tx`
     insert into "Order_Action" ("KeyID", "Person", "Action", "Process", "TransactionID", "ReplayID",
       "Realm", "Reason", "Outcome")

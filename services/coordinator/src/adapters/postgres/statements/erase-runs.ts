@@ -9,11 +9,11 @@ import type {
   ErasureScope,
   RunToErase,
 } from '../../../run/erasure.ts'
+import { FILES_LEFT } from '../../../run/retention.ts'
 import { runKey, type RunKey } from '../../../run/run.ts'
 import { REMOVAL_WEBHOOK } from '../../../webhook/webhook.ts'
 import { areFew, isActive, isFirstRunOf, isRunOf } from '../predicates.ts'
 import { recordOnChanged } from './actions.ts'
-import { FILES_LEFT } from './retention.ts'
 import { deleteTags } from './tags.ts'
 
 /**
@@ -145,7 +145,7 @@ export async function eraseRuns(
       from changed where ${isRunOf(tx, 'changed')}
     ), left_behind as (
       insert into "Order_Installation" ("Name", "Value")
-      select ${FILES_LEFT} || gen_random_uuid(), jsonb_agg(jsonb_build_object('Process', h."Process",
+      select ${FILES_LEFT.prefix ?? ''} || gen_random_uuid(), jsonb_agg(jsonb_build_object('Process', h."Process",
         'TransactionID', h."TransactionID", 'ReplayID', h."ReplayID"))
       from (${wanted}) w join changed h on ${isRunOf(tx, 'w')} where w."filesLeft"
       group by h."Process"

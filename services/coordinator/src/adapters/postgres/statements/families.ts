@@ -465,7 +465,8 @@ export async function cancelChildren(
   await endWaits(tx, rows)
   if (rows.length < limit && families.some(({ isCascade }) => isCascade))
     await tx`
-      update "Order_Family" f set "Cascaded" = true, "NextSweepAt" = null
+      update "Order_Family" f set "Cascaded" = true, "NextSweepAt" = null, "PurgedAt" = (
+        select now() from "Order_Header" h where ${isRunOf(tx, 'f')} and h."PurgedAt" is not null)
       from ${given} where r.cascade and f."Process" = r."Process" and f."TransactionID" = r."TransactionID"
         and f."OfReplayID" = r."ReplayID" and f."Place" = r."Place"
         and not exists (select from "Order_Header" h
@@ -520,17 +521,6 @@ export async function joinFamilies(
     )
     select * from due union all select * from failed union all select * from moved`
   return rows.map(runOf)
-}
-
-export async function closeFamily(sql: postgres.Sql, key: FamilyKey): Promise<void> {
-  await sql`
-    update "Order_Family" g set "PurgedAt" = now(), "NextSweepAt" = null where ${isKey(sql, 'g', key)}`
-}
-
-export async function readFamily(sql: postgres.Sql, key: FamilyKey): Promise<Family | null> {
-  const [row] = await sql<Family[]>`
-    select ${family(sql)} from ${familyRows(sql)} where ${isKey(sql, 'g', key)}`
-  return row ?? null
 }
 
 export const familiesOf = (

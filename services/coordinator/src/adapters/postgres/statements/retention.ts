@@ -2,7 +2,7 @@ import type postgres from 'postgres'
 import {
   COUNTED,
   type EndPosition,
-  type FilesLeft,
+  FILES_LEFT,
   type PurgeablePage,
   type RetentionPolicy,
 } from '../../../run/retention.ts'
@@ -10,11 +10,6 @@ import { type RunKey, runKey } from '../../../run/run.ts'
 import { areFew, isFirstRunOf, isRunOf } from '../predicates.ts'
 import { positionAfter } from '../rows.ts'
 import { deleteTags } from './tags.ts'
-
-/**
- * The prefix of the names of rows that list purged runs. Such a row is deleted when the files of its runs are removed.
- */
-export const FILES_LEFT = 'Files left '
 
 /** For each process, adds the number of its rows in the CTE `changed` to the stored count of the process. */
 const addToCounts = (sql: postgres.Sql, action: keyof typeof COUNTED) => sql`
@@ -111,22 +106,11 @@ export async function purgeRuns(
         and h."PurgedAt" is null and h."OfReplayID" = h."ReplayID"
     ), left_behind as (
       insert into "Order_Installation" ("Name", "Value")
-      select ${FILES_LEFT} || gen_random_uuid(), jsonb_agg(to_jsonb(changed)) from changed
+      select ${FILES_LEFT.prefix ?? ''} || gen_random_uuid(), jsonb_agg(to_jsonb(changed)) from changed
       having count(*) > 0
     ), counted as (${addToCounts(sql, 'purge')})
     select count(*)::int as count from changed`
   return row?.count ?? 0
-}
-
-export async function filesLeft(sql: postgres.Sql, process: string): Promise<FilesLeft | null> {
-  const [row] = await sql<FilesLeft[]>`
-    select "Name" as id, "Value" as runs from "Order_Installation"
-    where "Name" ^@ ${FILES_LEFT} and "Value" -> 0 ->> 'Process' = ${process} limit 1`
-  return row ?? null
-}
-
-export async function filesRemoved(sql: postgres.Sql, { id }: FilesLeft): Promise<void> {
-  await sql`delete from "Order_Installation" where "Name" = ${id}`
 }
 
 /** Deletes the rows of the runs that were purged longest ago. All rows of a transaction are deleted together. */
@@ -145,7 +129,7 @@ export async function forgetRuns(
             and (s."PurgedAt" is null or s."PurgedAt" >= now() - ${dedupeMs} * interval '1 ms'))
         and not exists (
           select from "Order_Installation"
-          where "Name" ^@ ${FILES_LEFT} and "Value" @> jsonb_build_array(
+          where "Name" ^@ ${FILES_LEFT.prefix ?? ''} and "Value" @> jsonb_build_array(
             jsonb_build_object('Process', h."Process", 'TransactionID', h."TransactionID")))
       order by h."PurgedAt" limit ${limit}
     ), changed as (
