@@ -26,7 +26,7 @@ beforeAll(async () => {
     wrapSource: (source) => ({
       ...source,
       get: (...args) => ((reads += 1), source.get(...args)),
-      realmsOf: (...args) => ((reads += 1), source.realmsOf(...args)),
+      runsOf: (...args) => ((reads += 1), source.runsOf(...args)),
     }),
   })
   // The process is paused, so its transactions stay in the state in which these tests put them.

@@ -10,6 +10,7 @@ import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { ErasureScope } from '../run/erasure.ts'
+import { firstRunsOf } from '../run/run-detail.ts'
 import { describeBody, readAct, rejectVersion } from '../routes/act.ts'
 import type { AppDeps } from '../core.ts'
 
@@ -63,8 +64,8 @@ export function erasureRoutes({ erase, source, runActions }: AppDeps) {
     else caller.requireProcess(scope.Process)
     if (!('Ids' in scope)) return caller.requireRealm(scope.Realm)
     if (!caller.isBoundToRealms) return
-    const { realms } = await source.realmsOf(scope.Process, scope.Ids)
-    for (const realm of realms) caller.requireRealmOf({ Realm: realm })
+    const runs = await firstRunsOf(source, scope.Process, scope.Ids)
+    for (const run of runs) caller.requireRealmOf(run)
   }
 }
 

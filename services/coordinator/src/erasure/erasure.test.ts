@@ -49,7 +49,7 @@ function storeOf(count: number, ended: Set<number>) {
     async compact() {
       store.endings += 1
     },
-    realmsOf: async () => ({ realms: [], unknown: 0 }),
+    runsOf: async () => [],
     dropWebhooks: async () => [],
     operate: () => Promise.reject(new Error('no run to cancel')),
     search: async () => ({ runs: [], next: null }),

@@ -3,6 +3,7 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Act } from '../run/action.ts'
 import type { ErasableRun, ErasurePosition, Erasures, ErasureScope } from '../run/erasure.ts'
 import { type Run, runKey } from '../run/run.ts'
+import { firstRunsOf } from '../run/run-detail.ts'
 import type { RunPage, RunPosition } from '../run/run-search.ts'
 import { isWaitingForEventOrChange, WAITS_FOR_RESUME } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
@@ -16,7 +17,7 @@ import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 
 export interface ErasureDeps {
   readonly source: Erasures &
-    Pick<TransactionSource, 'operate' | 'compact' | 'deleteEntries' | 'search'>
+    Pick<TransactionSource, 'operate' | 'compact' | 'deleteEntries' | 'runsOf' | 'search'>
   readonly cancel: RunActions['cancel']
   readonly removeFiles: RemoveFilesOfRuns
   /** Ends the pause of a company. Called after all of its runs were erased. */
@@ -133,8 +134,9 @@ export function createErasure(deps: ErasureDeps): Erase {
     const company = 'Ids' in scope || scope.Process !== null ? null : scope.Realm
     if (company !== null) await source.deleteEntries({ realm: company })
     await source.compact()
-    const { unknown } =
-      'Ids' in scope ? await source.realmsOf(scope.Process, scope.Ids) : { unknown: 0 }
+    const ids = 'Ids' in scope ? [...new Set(scope.Ids)] : []
+    const known = 'Ids' in scope ? await firstRunsOf(source, scope.Process, ids) : []
+    const unknown = ids.length - known.length
     const { filesLeft, notEnded, foundNothing } = last
     if (company !== null && foundNothing && notEnded === 0) await endPause(company)
     return { erased, files, filesLeft, more: !foundNothing || !haveEnded, notEnded, unknown }

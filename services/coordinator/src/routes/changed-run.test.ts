@@ -12,7 +12,7 @@ import {
 } from '../../test-support/fixture.ts'
 import { defineProcess } from '../step/define-process.ts'
 import type { Step } from '../step/step.ts'
-import { DELAYED_RUNS_PER_KEY } from '../run/delayed-runs.ts'
+import { DELAYED_RUNS_PER_KEY } from '../run/start-time.ts'
 import { WAITING } from './run-ends.ts'
 
 /** Data of another caller, which no response to a key without `transactions:read` may contain. */

@@ -12,7 +12,7 @@ import { Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
 import { z } from 'zod'
 import { type EndPosition, FIRST_END } from '../run/retention.ts'
-import type { ExportedRun } from '../run/run-export.ts'
+import type { ExportedRun } from '../run/run-detail.ts'
 import { CursorParam } from './sealed-cursors.ts'
 import type { AppDeps } from '../core.ts'
 

@@ -109,11 +109,13 @@ export function runDetailRoutes({ runActions, source, recordRead }: AppDeps) {
         const { process, id } = c.req.valid('param')
         const { before, limit } = c.req.valid('query')
         await runActions.requireKnown(process)
-        const runs = await source.runsOf(process, id, { before, limit: limit + 1 })
+        const runs = await source.runsOf(process, [id], { before, limit: limit + 1 })
         const [first] = runs
         if (first === undefined && before === undefined) throw notFound(process, id, null)
         if (first !== undefined) callerOf(c).requireRealmOf(first) // all runs of a transaction have the same realm
-        const items = runs.slice(0, limit).map(({ Realm: _realm, ...run }) => run)
+        const items = runs
+          .slice(0, limit)
+          .map(({ TransactionID: _id, Realm: _realm, ...run }) => run)
         const last = runs.length > limit ? items.at(-1) : undefined
         return c.json({ items, next_before: last?.ReplayID ?? null })
       },

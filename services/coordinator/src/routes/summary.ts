@@ -6,7 +6,7 @@ import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import { summaryOf } from '../run/process-summary.ts'
+import { summaryOf } from '../run/audit.ts'
 import { ProcessParam } from './contracts.ts'
 import type { AppDeps } from '../core.ts'
 

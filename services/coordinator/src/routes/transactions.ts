@@ -23,6 +23,7 @@ import { parseClientJson } from '../run/json-normalization.ts'
 import { checkedQueueable, Queueable, utf8Of } from '../run/queueable.ts'
 import { inputInvalid, tooManyDelayedRuns } from '../worker/run-actions.ts'
 import type { Run } from '../run/run.ts'
+import { firstRunsOf } from '../run/run-detail.ts'
 import { isOver } from '../run/status.ts'
 import {
   action,
@@ -60,8 +61,7 @@ export function transactionRoutes(deps: AppDeps) {
     const caller = callerOf(c)
     if (!caller.isBoundToRealms) return
     const { process = '', id = '' } = c.req.param() as Readonly<Record<string, string>>
-    const { realms } = await source.realmsOf(process, [id])
-    for (const Realm of realms) caller.requireRealmOf({ Realm })
+    for (const run of await firstRunsOf(source, process, [id])) caller.requireRealmOf(run)
   }
   /** Returns the members that the actions on a run share. The response shows what `brought` returns of the body. */
   const onRun = <Schema extends ActSchema = typeof ActBody>(

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import { contractTimes, MARGIN_MS, type MovableSource } from '../../test-support/movable-source.ts'
-import { DELAYED_RUNS_PER_KEY } from './delayed-runs.ts'
+import { DELAYED_RUNS_PER_KEY } from './start-time.ts'
 import { runKey, type Run } from './run.ts'
 import type { ClaimResult, NewTransaction, ProcessOutline } from './transaction-source.ts'
 

@@ -5,7 +5,7 @@ import { advance, type StepOutcome } from './progress.ts'
 import { defaultRetryPolicy } from './retry-policy.ts'
 import type { Act } from './action.ts'
 import type { ErasureScope } from './erasure.ts'
-import type { RunDetail } from './run-detail.ts'
+import { firstRunsOf, type RunDetail } from './run-detail.ts'
 
 const steps = ['order', 'report'] as [string, ...string[]]
 const process = { name: 'OrderProcess', steps }
@@ -134,10 +134,15 @@ export function erasureContract(name: string, open: () => Promise<MovableSource>
       await failedRun('3', 'r1')
       const scope = { Process: process.name, Ids: ['1', '2', 'missing', 'missing'] }
       expect(await erase(scope)).toEqual({ erased: 2, notEnded: 1 })
-      expect(await source.realmsOf(scope.Process, scope.Ids)).toEqual({
-        realms: ['r1'],
-        unknown: 1,
-      })
+      const firstRuns = await firstRunsOf(source, scope.Process, scope.Ids)
+      const realms = firstRuns.map(({ TransactionID, Realm }) => [TransactionID, Realm] as const)
+      expect(new Map(realms)).toEqual(
+        new Map([
+          ['1', 'r1'],
+          ['2', 'r1'],
+        ]),
+      )
+      expect(realms).toHaveLength(2)
       expect((await detail('1', 0)).run.ErasedAt).not.toBeNull()
       expect((await detail('1', 1)).run).toMatchObject({ ErasedAt: null, Status: 'Queued' })
       expect((await detail('3')).run.ErasedAt).toBeNull()

@@ -62,9 +62,4 @@ export interface Erasures {
    * ids of the webhook runs of the company that have not ended and do not report a removal.
    */
   dropWebhooks(realm: string): Promise<readonly string[]>
-  /** Returns the realms of the runs of these transactions, and the number of ids that have no run. */
-  realmsOf(
-    process: string,
-    ids: readonly string[],
-  ): Promise<{ readonly realms: readonly (string | null)[]; readonly unknown: number }>
 }

@@ -3,7 +3,7 @@ import { DecryptionError, parseKeyRing } from '@integration-host/shared/secrets/
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { describe, expect, it } from 'vitest'
 import type { Json } from './json-normalization.ts'
-import { createPayloads, type PayloadPlace, sealedWith } from './payload.ts'
+import { createPayloads, createRecentPayloads, type PayloadPlace, sealedWith } from './payload.ts'
 
 const key = (id: string): string => `${id}:${randomBytes(32).toString('base64')}`
 const ring = (...keys: string[]) => parseKeyRing(new Secret(keys.join(',')))
@@ -107,4 +107,47 @@ describe('a payload in plain text', () => {
       expect(payloads.openText(null, body)).toBeNull()
     }
   })
+})
+
+it('the cache of recent payloads finds a payload for the same column and step, also in a later run of the transaction', () => {
+  const recent = createRecentPayloads()
+  recent.add('sealed', data, 'text')
+  expect(recent.find('sealed', data)).toBe('text')
+  expect(recent.find('sealed', { ...data, ReplayID: 2 })).toBe('text')
+})
+
+it.each<Partial<PayloadPlace>>([
+  { Process: 'OtherProcess' },
+  { TransactionID: 'order-2' },
+  { column: 'ResponseBody' },
+  { step: 'report' },
+])(
+  'a cached payload is not found for another process, transaction, column or step: %j',
+  (other) => {
+    const recent = createRecentPayloads()
+    recent.add('sealed', data, 'text')
+    expect(recent.find('sealed', { ...data, ...other })).toBeUndefined()
+  },
+)
+
+it('when a generation of the cache of recent payloads is full, the previous generation is dropped', () => {
+  const recent = createRecentPayloads(20)
+  const names = ['one', 'two', 'six', 'ten']
+  for (const name of names) recent.add(name, data, 'text')
+  expect(names.map((name) => recent.find(name, data))).toEqual(Array(4).fill('text'))
+  recent.add('new', data, 'text')
+  expect(names.map((name) => recent.find(name, data))).toEqual([
+    undefined,
+    undefined,
+    'text',
+    'text',
+  ])
+})
+
+it('a payload that alone exceeds the maximum length is not cached, and other payloads stay in the cache', () => {
+  const recent = createRecentPayloads(10)
+  recent.add('one', data, 'text')
+  recent.add('two', data, 'a longer text')
+  expect(recent.find('two', data)).toBeUndefined()
+  expect(recent.find('one', data)).toBe('text')
 })

@@ -115,7 +115,7 @@ export function runDetailContract(name: string, open: () => Promise<TransactionS
         await source.operate('cancel', process, '5', null, anAct)
         await source.replay(process, '5', { fromStep: null, latest: null }, anAct)
       }
-      const runs = await source.runsOf(process.name, '5', { limit: 10 })
+      const runs = await source.runsOf(process.name, ['5'], { limit: 10 })
       expect(runs).toMatchObject([
         { ReplayID: 2, Status: 'Queued', Realm: '42', CompletedAt: null },
         { ReplayID: 1, Status: 'Cancelled', Realm: '42' },
@@ -128,9 +128,9 @@ export function runDetailContract(name: string, open: () => Promise<TransactionS
         CompletedAt: detail?.run.CompletedAt,
       })
       expect(runs[0]).not.toHaveProperty('InitialData')
-      const page = await source.runsOf(process.name, '5', { before: 2, limit: 1 })
+      const page = await source.runsOf(process.name, ['5'], { before: 2, limit: 1 })
       expect(page.map(({ ReplayID }) => ReplayID)).toEqual([1])
-      expect(await source.runsOf(process.name, 'unknown', { limit: 10 })).toEqual([])
+      expect(await source.runsOf(process.name, ['unknown'], { limit: 10 })).toEqual([])
     })
 
     it('the stored response of a step is returned unchanged, with the realm of its run', async () => {

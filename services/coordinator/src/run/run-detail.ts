@@ -1,4 +1,5 @@
 import type { Attempt, Item } from './item.ts'
+import type { EndPosition } from './retention.ts'
 import type { Run } from './run.ts'
 
 /** The part of the port `TransactionSource` that reads one transaction. A `replayId` of `null` means its latest run. */
@@ -10,9 +11,16 @@ export interface RunReader {
     replayId: number | null,
     parts?: RunParts,
   ): Promise<RunDetail | null>
-  /** Returns the runs of a transaction, the latest first. */
-  runsOf(process: string, transactionId: string, page: RunsPage): Promise<RunSummary[]>
+  /** Returns the runs of transactions, the latest first. */
+  runsOf(process: string, ids: readonly string[], page: RunsPage): Promise<RunSummary[]>
 }
+
+/** Returns the first run of each of these transactions that exists. All runs of a transaction have the same realm. */
+export const firstRunsOf = (
+  source: Pick<RunReader, 'runsOf'>,
+  process: string,
+  ids: readonly string[],
+): Promise<RunSummary[]> => source.runsOf(process, ids, { before: 1, limit: ids.length })
 
 /** The parts of a run that are read. */
 export interface RunParts {
@@ -60,6 +68,7 @@ export interface RunsPage {
 /** A run without its data. */
 export type RunSummary = Pick<
   Run,
+  | 'TransactionID'
   | 'ReplayID'
   | 'Status'
   | 'StepName'
@@ -74,3 +83,35 @@ export type RunSummary = Pick<
   | 'CompletedAt'
   | 'PurgedAt'
 >
+
+/**
+ * Exports the finished runs of a process in the order in which they ended. A run that is resumed after its export is
+ * exported again when it ends again.
+ */
+export interface RunExports {
+  /**
+   * Returns the end of an export: the time `wanted`, or a minute ago if `wanted` is later or `null`. Newer runs are not
+   * exported yet: the end time of a run is set before the database transaction is committed. A run can therefore become
+   * visible after another run that has a later end time.
+   */
+  exportEnd(wanted: string | null): Promise<string>
+  /** Reads at most `limit` runs after a position. Purged runs are omitted. */
+  exportPage(range: ExportRange, after: EndPosition, limit: number): Promise<ExportPage>
+}
+
+/** The runs of a process that ended at `since` or later and before `until`; ISO 8601. */
+export interface ExportRange {
+  readonly process: string
+  readonly since: string | null
+  readonly until: string
+}
+
+export type ExportedRun = Pick<RunDetail, 'run' | 'items' | 'attempts'>
+
+export interface ExportPage {
+  readonly runs: readonly ExportedRun[]
+  /** The position of the last run of this page; `null` if there is no further page. */
+  readonly next: EndPosition | null
+}
+
+export const EXPORT_LAG_MS = 60_000

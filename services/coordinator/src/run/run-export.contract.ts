@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import type { MovableSource } from '../../test-support/movable-source.ts'
 import { type EndPosition, FIRST_END } from './retention.ts'
-import type { ExportRange } from './run-export.ts'
+import type { ExportRange } from './run-detail.ts'
 import type { ProcessOutline } from './transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order'] }

@@ -87,7 +87,7 @@ export function runTermsContract(name: string, open: () => Promise<MovableSource
       await source.operate('cancel', process, '1', null, anAct)
       const replay = { fromStep: null, latest: null }
       expect((await source.replay(of('2'), '1', replay, anAct)).DefinitionVersion).toBe('2')
-      expect(await source.runsOf(process.name, '1', { limit: 10 })).toMatchObject([
+      expect(await source.runsOf(process.name, ['1'], { limit: 10 })).toMatchObject([
         { ReplayID: 1, DefinitionVersion: '2' },
         { ReplayID: 0, DefinitionVersion: '1' },
       ])

@@ -6,7 +6,7 @@ import { notFound } from './errors.ts'
 import type { NewChild } from './families.ts'
 import type { Item, Round } from './item.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
-import type { DelayedRuns } from './delayed-runs.ts'
+import type { DelayedRuns } from './start-time.ts'
 import type { Erasures } from './erasure.ts'
 import type { Json } from './json-normalization.ts'
 import {

@@ -1,4 +1,4 @@
-/** The rules for runs that start later than they are queued, as pure functions. */
+/** The rules for runs that start later than they are queued, and the share of them that one service key may have. */
 import type { NotBefore } from '@integration-host/shared/contracts/transaction'
 import type { Run } from './run.ts'
 import type { NewTransaction, StartOnArrival } from './transaction-source.ts'
@@ -45,3 +45,25 @@ export const deadlineOfStart = ({ DeadlineAt, NextAttemptAt }: Run, now: number)
       ? null
       : new Date(Date.parse(DeadlineAt) - (Date.parse(NextAttemptAt ?? '') - now)).toISOString(),
 })
+
+/** The maximum number of runs of one service key that wait for their start (`NotBefore` or `Debounce`). */
+export const DELAYED_RUNS_PER_KEY = 10_000
+
+export interface DelayedRuns {
+  /**
+   * Reserves places for delayed runs that a service key is about to queue. Ids that exist already need no place.
+   * Returns the ids for which the key has no place left, and which must not be queued. The place of a transaction that
+   * `queue` absorbs is free again.
+   */
+  reserveDelayed(
+    process: string,
+    keyId: string,
+    ids: readonly string[],
+  ): Promise<ReadonlySet<string>>
+}
+
+/** Returns whether the run of the transaction will wait for its start. A debounced run always waits. */
+export const startsLater = (
+  { NotBefore, Debounce }: Pick<NewTransaction, 'NotBefore' | 'Debounce'>,
+  now: number,
+): boolean => Debounce !== undefined || (notBeforeMs(NotBefore, now) ?? 0) > now

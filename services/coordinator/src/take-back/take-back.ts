@@ -54,7 +54,7 @@ export function createTakeBack({ source, publisher, process, load }: TakeBackDep
      */
     async begin(operation: Operation, of: string, target: OperationTarget): Promise<void> {
       const { TransactionID, ReplayID } = target
-      const runs = await source.runsOf(of, TransactionID, { limit: MAX_REPLAYS })
+      const runs = await source.runsOf(of, [TransactionID], { limit: MAX_REPLAYS })
       const [latest] = runs
       if (latest === undefined) throw notFound(of, TransactionID, null)
       if (ReplayID !== null && ReplayID !== latest.ReplayID)

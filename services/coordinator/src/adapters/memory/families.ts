@@ -130,9 +130,9 @@ export function createMemoryFamilies(
     const own = children.flatMap(({ header }) =>
       table.get(header) === undefined ? [] : resumedFamilies(store, header, at.now),
     )
+    const families = row === undefined ? own : [...own, changedFamily(row)]
     await commit(
-      ...own,
-      ...(row === undefined ? [] : [{ record: changedFamily(row) }]),
+      ...families.map((record) => ({ record })),
       ...children.map(withWebhooks),
       withWebhooks(run),
     )
@@ -354,32 +354,30 @@ export const purgedFamilies = (
   store: Pick<MemoryStore, 'table' | 'records'>,
   run: RunKey,
   now: number,
-): Entry[] =>
+): RecordChange[] =>
   ownFamilies(store, run)
     .filter((row) => row.OfReplayID === row.ReplayID)
-    .map((row) => ({
-      record: changedFamily({ ...row, NextSweepAt: new Date(now).toISOString() }),
-    }))
+    .map((row) => changedFamily({ ...row, NextSweepAt: new Date(now).toISOString() }))
 
 /** Returns the changes that delete the families of runs that are deleted. */
 export const forgottenFamilies = (
   { records }: Pick<MemoryStore, 'records'>,
   runs: ReadonlySet<string>,
-): Entry[] =>
+): RecordChange[] =>
   [...records.values(FAMILIES)]
     .map((row) => row as FamilyRow)
     .filter((row) => runs.has(keyText(row)))
-    .map((row) => ({ record: { ...placeOf(row), row: null } }))
+    .map((row) => ({ ...placeOf(row), row: null }))
 
 /** Returns the changes of the families of a run that is resumed. */
 export const resumedFamilies = (
   store: Pick<MemoryStore, 'table' | 'records'>,
   run: RunKey,
   now: number,
-): Entry[] =>
-  ownFamilies(store, run).map((row) => ({
-    record: changedFamily({ ...row, ResumedAt: new Date(now).toISOString() }),
-  }))
+): RecordChange[] =>
+  ownFamilies(store, run).map((row) =>
+    changedFamily({ ...row, ResumedAt: new Date(now).toISOString() }),
+  )
 
 /** Returns the families of a run for a replay that copies these places: they name the children of the run. */
 export const copiedFamilies = (
@@ -387,12 +385,10 @@ export const copiedFamilies = (
   run: RunKey,
   places: readonly string[],
   ReplayID: number,
-): Entry[] =>
+): RecordChange[] =>
   ownFamilies(store, run)
     .filter(({ Place }) => places.includes(Place))
-    .map((row) => ({
-      record: changedFamily({ ...row, ReplayID, Cascaded: true, NextSweepAt: null }),
-    }))
+    .map((row) => changedFamily({ ...row, ReplayID, Cascaded: true, NextSweepAt: null }))
 
 /** Returns the families that a run has started or copied. */
 function ownFamilies(

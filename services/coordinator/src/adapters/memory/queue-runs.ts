@@ -6,18 +6,24 @@ import {
   planDebounced,
   type WaitingRun,
 } from '../../run/debounce.ts'
-import { DELAYED_RUNS_PER_KEY, type DelayedRuns, startsLater } from '../../run/delayed-runs.ts'
-import { isRepeated, storedTags } from '../../run/run.ts'
+import {
+  DELAYED_RUNS_PER_KEY,
+  type DelayedRuns,
+  startingNow,
+  startsLater,
+} from '../../run/start-time.ts'
+import { isFinished, type Round } from '../../run/item.ts'
+import { isRepeated, runKey, storedTags } from '../../run/run.ts'
 import type {
+  Claim,
+  ClaimRequest,
   NewTransaction,
   ProcessOutline,
   QueueResult,
   StartOnArrival,
   TransactionSource,
 } from '../../run/transaction-source.ts'
-import { startingNow } from '../../run/start-time.ts'
 import { claimed, queued, type StoredRun, type Times } from '../../run/transitions.ts'
-import { claimOf } from './claim-of.ts'
 import type { Entry, MemoryStore } from './store.ts'
 
 const shareOf = (transaction: NewTransaction, { now }: Times, by: Actor | undefined) =>
@@ -155,5 +161,27 @@ export function createMemoryQueue(
     ])
     // Each transaction is either in `plain` or in `debounced`, so each of them has a result.
     return transactions.map((transaction) => results.get(transaction) as QueueResult)
+  }
+}
+
+/** Returns the claim of a run that this request has just claimed. */
+export function claimOf({ header: run, items, lease }: StoredRun, request: ClaimRequest): Claim {
+  const { State: state = null, Round: number } =
+    items.find((item) => item.StepName === request.step && !isFinished(item)) ?? {}
+  const round = number === undefined ? undefined : { number, state: state as Round['state'] }
+  return {
+    lease: {
+      ...runKey(request),
+      step: request.step,
+      owner: request.owner,
+      version: run.Version,
+      attempt: run.Attempt,
+      ...(run.Priority !== 'normal' && { priority: run.Priority }),
+      ...(round !== undefined && { round: round.number }),
+      startedAt: lease?.startedAt ?? run.UpdatedAt,
+    },
+    run,
+    items: items.filter(isFinished),
+    ...(round !== undefined && { round }),
   }
 }

@@ -1,3 +1,6 @@
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
+import { entryOf } from '../../run/action.ts'
+import type { ErasurePosition, Erasures, ErasureScope } from '../../run/erasure.ts'
 import {
   COUNTED,
   FILES_LEFT,
@@ -6,8 +9,11 @@ import {
   type RetentionPolicy,
 } from '../../run/retention.ts'
 import { keyText, type Run, type RunKey, runKey } from '../../run/run.ts'
+import { isOver } from '../../run/status.ts'
 import * as transitions from '../../run/transitions.ts'
-import type { StoredRun } from '../../run/transitions.ts'
+import { erased, type StoredRun } from '../../run/transitions.ts'
+import { REMOVAL_WEBHOOK } from '../../webhook/webhook.ts'
+import { erasedEntries } from './entries.ts'
 import { forgottenFamilies, purgedFamilies } from './families.ts'
 import { INSTALLATION, keyOf, type RecordChange } from './records.ts'
 import type { Entry, MemoryStore } from './store.ts'
@@ -61,12 +67,14 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
         .map((key) => table.get(key))
         .filter((stored) => stored !== undefined)
         .filter(({ header }) => mayGo(header, policy))
-      const families = purged.flatMap(({ header }) => purgedFamilies(store, header, now()))
-      await commit(...families)
       return commitCounted(
         purged.map((stored) => () => ({
           run: transitions.purged(stored, now()),
-          records: [countedUp('purge', stored.header.Process), filesLeftOf(stored.header)],
+          records: [
+            countedUp('purge', stored.header.Process),
+            filesLeftOf(stored.header),
+            ...purgedFamilies(store, stored.header, now()),
+          ],
         })),
       )
     },
@@ -92,13 +100,15 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
         ).values(),
       ].slice(0, limit)
       const forgotten = new Set(transactions.flat().map(({ header }) => keyText(header)))
-      await commit(...forgottenFamilies(store, forgotten))
-      return commitCounted(
+      const families = forgottenFamilies(store, forgotten).map((record) => commit({ record }))
+      const count = await commitCounted(
         transactions.flat().map(({ header }) => () => ({
           forgotten: runKey(header),
           record: countedUp('forget', header.Process),
         })),
       )
+      await Promise.all(families)
+      return count
     },
 
     async oldestKept(processes) {
@@ -112,4 +122,115 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
       return oldest
     },
   }
+}
+
+/** Erases runs of the memory source. `now` returns epoch ms. */
+export function createMemoryErasures(
+  {
+    table,
+    log,
+    webhooks,
+    records,
+    commit,
+  }: Pick<MemoryStore, 'table' | 'log' | 'webhooks' | 'records' | 'commit'>,
+  { now, leaseMs }: { readonly now: () => number; readonly leaseMs: number },
+): Erasures {
+  const isErasable = ({ ErasedAt, PurgedAt }: Run): boolean =>
+    ErasedAt === null && PurgedAt === null
+  const hasEnded = ({ Status, InDoubt, CompletedAt }: Run): boolean =>
+    isOver(Status) &&
+    !(
+      (Status === 'Cancelled' || Status === 'UndoFailed') &&
+      InDoubt &&
+      Date.parse(CompletedAt ?? '') > now() - leaseMs
+    )
+  return {
+    async erasable(scope, { after, limit }) {
+      const isInScope = scopeTest(scope, table)
+      const page = table
+        .all()
+        .map(({ header }) => header)
+        .filter((header) => isErasable(header) && isInScope(header) && !isActiveRemoval(header))
+        .filter((header) => after === null || compare(header, after) > 0)
+        .toSorted(compare)
+        .slice(0, limit)
+      const ended = page.filter(hasEnded)
+      const last = page.at(-1)
+      return {
+        runs: ended.map(({ Version, ...header }) => ({ ...runKey(header), Version })),
+        notEnded: page.length - ended.length,
+        next:
+          last === undefined || page.length < limit
+            ? null
+            : { ...runKey(last), CreatedAt: last.CreatedAt },
+      }
+    },
+    async erase(runs, act) {
+      const entries = runs
+        .map(({ Version, filesLeft, ...key }) => ({ stored: table.get(key), Version, filesLeft }))
+        .flatMap(({ stored, Version, filesLeft }) =>
+          stored !== undefined && isErasable(stored.header) && stored.header.Version === Version
+            ? [{ stored, filesLeft }]
+            : [],
+        )
+        .map(({ stored, filesLeft }) => ({
+          run: erased(stored, now()),
+          records: [
+            ...erasedEntries(records, stored.header),
+            ...(filesLeft === true ? [filesLeftOf(stored.header)] : []),
+          ],
+          action: log.next(entryOf('erase', act, stored.header, { now: now() })),
+        }))
+      await commit(...entries)
+      return entries.length
+    },
+    async dropWebhooks(realm) {
+      const dropped = webhooks
+        .all()
+        .filter(
+          ({ Realm, TransactionID: id }) => Realm === realm && !id.startsWith(REMOVAL_WEBHOOK),
+        )
+      await commit(...dropped.map(({ TransactionID }) => ({ delivered: TransactionID })))
+      return table
+        .all()
+        .map(({ header }) => header)
+        .filter(
+          (header) =>
+            header.Process === WEBHOOK_PROCESS &&
+            header.Realm === realm &&
+            !isOver(header.Status) &&
+            !isActiveRemoval(header),
+        )
+        .map(({ TransactionID }) => TransactionID)
+    },
+  }
+}
+
+/** Whether the run still has to deliver a webhook that reports the removal of a credential. */
+const isActiveRemoval = ({ Process, TransactionID, Status }: Run): boolean =>
+  Process === WEBHOOK_PROCESS && TransactionID.startsWith(REMOVAL_WEBHOOK) && !isOver(Status)
+
+function scopeTest(scope: ErasureScope, table: Pick<MemoryStore['table'], 'get'>) {
+  if (!('Ids' in scope))
+    return ({ Process, Realm }: Run): boolean =>
+      Realm === scope.Realm && (scope.Process === null || Process === scope.Process)
+  const ids = new Set(scope.Ids)
+  // A transaction is erased with its children, and with theirs.
+  const isInScope = ({ Process, TransactionID, Parent }: Run): boolean => {
+    if (Process === scope.Process && ids.has(TransactionID)) return true
+    const parent = Parent === undefined ? undefined : table.get(Parent)
+    return parent !== undefined && isInScope(parent.header)
+  }
+  return isInScope
+}
+
+const text = ({ CreatedAt, Process, TransactionID }: ErasurePosition): string =>
+  JSON.stringify([CreatedAt, Process, TransactionID])
+
+/**
+ * Orders runs by time. Any stable total order would do, because the order is used only to split the runs into pages.
+ */
+function compare(a: ErasurePosition, b: ErasurePosition): number {
+  const [left, right] = [text(a), text(b)]
+  return left === right ? a.ReplayID - b.ReplayID : left < right ? -1 : 1
 }

@@ -383,6 +383,44 @@ describe('the files of the in-memory transaction source', () => {
     expect(runs).toMatchObject([{ TransactionID: '1', ...members }])
   })
 
+  it('of many concurrent resumes of a run with children, only one is executed', async () => {
+    await using source = await createMemoryTransactionSource(folder)
+    const key = { Process: outline.name, TransactionID: 'parent', ReplayID: 0 }
+    const step = outline.steps[0]
+    await source.queue(outline, [{ TransactionID: 'parent', InitialData: 1 }])
+    const result = await source.claim({ ...key, step, isFirst: true, version: 0, owner: 'a' })
+    if (result.kind !== 'claimed') throw new Error(result.kind)
+    const child = { TransactionID: 'child', Item: 0, InitialData: 1, Realm: null }
+    await source.recordChildren(
+      result.claim.lease,
+      {
+        process: { name: 'Child', steps: ['only'] },
+        Place: step,
+        Prefix: '',
+        Total: 1,
+        Tolerated: 0,
+        Concurrent: null,
+        children: [{ ...child, ConcurrencyKey: null }],
+      },
+      () => ({
+        status: 'Waiting',
+        stepName: step,
+        attempt: 0,
+        delayMs: null,
+        waitingFor: `children:${step}`,
+        lastError: null,
+        errorClass: null,
+        isInDoubt: false,
+        item: { status: 'Waiting', response: null, data: null, error: null, ask: null },
+      }),
+    )
+    await source.operate('cancel', outline, 'parent', null, anAct)
+    const resumes = await Promise.allSettled(
+      Array.from({ length: 20 }, () => source.operate('resume', outline, 'parent', null, anAct)),
+    )
+    expect(resumes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+  })
+
   it('a purged run of an earlier version whose files may remain is named until the files are removed', async () => {
     await fill(['1'])
     const { state, ...file } = JSON.parse(await readFile(snapshot, 'utf8'))

@@ -20,7 +20,7 @@ import {
   stillActive,
 } from '../../run/errors.ts'
 import { signalled, waitSettled } from '../../run/events.ts'
-import { EXPORT_LAG_MS } from '../../run/run-export.ts'
+import { EXPORT_LAG_MS } from '../../run/run-detail.ts'
 import type { OperatorAction } from '../../run/operator-actions.ts'
 import { pausesOf, PROCESSES, type ProcessRow } from '../../run/pause.ts'
 import type { Run } from '../../run/run.ts'
@@ -43,15 +43,11 @@ import * as transitions from '../../run/transitions.ts'
 import type { StoredRun, Times } from '../../run/transitions.ts'
 import { auditRuns } from './audit.ts'
 import { createMemoryDeadLetters } from './dead-letters.ts'
-import { createMemoryErasures } from './erase-runs.ts'
-import { createMemoryExports } from './export-runs.ts'
+import { createMemoryErasures, createMemoryRetention } from './retention.ts'
+import { createMemoryExports, runReader, searchRuns, storedProcesses } from './read-runs.ts'
 import { copiedFamilies, createMemoryFamilies, resumedFamilies } from './families.ts'
 import type { JournalOptions } from './journal.ts'
-import { claimOf } from './claim-of.ts'
-import { createMemoryDelayedRuns, createMemoryQueue } from './queue-runs.ts'
-import { runReader } from './run-reader.ts'
-import { createMemoryRetention } from './retention.ts'
-import { searchRuns, storedProcesses } from './search-runs.ts'
+import { claimOf, createMemoryDelayedRuns, createMemoryQueue } from './queue-runs.ts'
 import { createMemoryPayloads } from './payloads.ts'
 import { createMemoryEntries, recordedEntries } from './entries.ts'
 import { memoryRecords, type RecordChange } from './records.ts'
@@ -119,14 +115,9 @@ export async function createMemoryTransactionSource(
     table.find(header.Process, header.TransactionID, null)?.header.ReplayID ?? header.ReplayID
   async function commitRun(
     run: StoredRun,
-    action?: Action,
-    records: readonly RecordChange[] = [],
+    { records = [], ...and }: { readonly action?: Action; readonly records?: RecordChange[] } = {},
   ): Promise<Run> {
-    await commit({
-      ...withWebhooks(run),
-      ...(action !== undefined && { action }),
-      ...(records.length > 0 && { records }),
-    })
+    await commit({ ...withWebhooks(run), ...and, ...(records.length > 0 && { records }) })
     return run.header
   }
   /** Commits a run that an action has changed, together with the entry of the action. */
@@ -134,12 +125,11 @@ export async function createMemoryTransactionSource(
     kind: ActionKind,
     run: StoredRun,
     act: Act,
-    outcome?: string,
-  ): Promise<Run> =>
-    commitRun(
-      run,
-      log.next(entryOf(kind, act, run.header, { now: now(), ...(outcome && { outcome }) })),
-    )
+    { outcome = 'done', ...and }: { outcome?: string; records?: RecordChange[] } = {},
+  ): Promise<Run> => {
+    const action = log.next(entryOf(kind, act, run.header, { now: now(), outcome }))
+    return commitRun(run, { action, ...and })
+  }
   async function commitRuns(changed: readonly StoredRun[]): Promise<Run[]> {
     await commit(...changed.map(withWebhooks))
     return changed.map(({ header }) => header)
@@ -215,7 +205,7 @@ export async function createMemoryTransactionSource(
       if (stored === undefined) return null
       const run = transitions.recorded(stored, lease, transition, times())
       if (run === null) return null
-      const entries = recordedEntries(
+      const records = recordedEntries(
         store.records,
         lease,
         transition.entries ?? [],
@@ -228,7 +218,7 @@ export async function createMemoryTransactionSource(
         Realm: _realm,
         CreatedAt: _at,
         ...moved
-      } = await commitRun(run, undefined, entries)
+      } = await commitRun(run, { records })
       const { DefinitionVersion: _version, DeadlineAt: _deadline, ...state } = moved
       return state
     },
@@ -319,8 +309,7 @@ export async function createMemoryTransactionSource(
       const run = transitions.replayed(latest, process, request, times())
       const places = run.items.map(({ StepName }) => StepName)
       const copied = copiedFamilies(store, latest.header, places, run.header.ReplayID)
-      if (copied.length > 0) await commit(...copied)
-      return commitAction('replay', run, act)
+      return commitAction('replay', run, act, { records: copied })
     },
     async operate(action, process, transactionId, replayId, act) {
       const stored = findOrThrow(process.name, transactionId, replayId, act)
@@ -328,14 +317,14 @@ export async function createMemoryTransactionSource(
         requireLatest(stored.header, latestReplayId(stored), action)
       const run = operated[action](stored, times(), process)
       // The children that have failed until now are resumed when the run gets to their place.
-      if (action === 'resume') await commit(...resumedFamilies(store, stored.header, now()))
-      return commitAction(action, run, act)
+      const records = action === 'resume' ? resumedFamilies(store, stored.header, now()) : []
+      return commitAction(action, run, act, { records })
     },
     async settle(process, transactionId, replayId, settlement, act) {
       const stored = findOrThrow(process.name, transactionId, replayId, act)
       const isLatest = latestReplayId(stored) === stored.header.ReplayID
       const run = transitions.settled(stored, process, settlement, isLatest, times())
-      return commitAction('settle', run, act, settlement.outcome)
+      return commitAction('settle', run, act, { outcome: settlement.outcome })
     },
     async signal(place, transactionId, replayId, event, act) {
       const stored = findOrThrow(place.process, transactionId, replayId, act)

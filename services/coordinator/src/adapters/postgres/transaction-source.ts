@@ -13,7 +13,7 @@ import type { Transition } from '../../run/progress.ts'
 import type { Actor } from '../../run/action.ts'
 import { isDebounced } from '../../run/debounce.ts'
 import type { NewDeadLetter } from '../../run/dead-letter.ts'
-import { EXPORT_LAG_MS } from '../../run/run-export.ts'
+import { EXPORT_LAG_MS } from '../../run/run-detail.ts'
 import type { SignalResult } from '../../run/events.ts'
 import type { ClaimedRun, Run } from '../../run/run.ts'
 import type { SlotRequest } from '../../run/slots.ts'
@@ -37,21 +37,19 @@ import type { PostgresConnection } from '@integration-host/postgres/connection'
 import { listActions, recordWithoutChange } from './statements/actions.ts'
 import { postgresRecords } from './records.ts'
 import { auditTables } from './statements/audit.ts'
-import { claimRuns } from './statements/claim-runs.ts'
-import { claimWithSlots } from './statements/claim-with-slots.ts'
+import { claimRuns, claimWithSlots, renewLeases } from './statements/claim-runs.ts'
 import {
   addDeadLetters,
   countDeadLetters,
   listDeadLetters,
   removeDeadLetters,
 } from './statements/dead-letters.ts'
-import { reserveDelayed } from './statements/delayed-runs.ts'
+import { enqueueRuns, reserveDelayed } from './statements/enqueue-runs.ts'
 import { checkEntries, countEntries, deleteEntries, newestEntries } from './statements/entries.ts'
 import { enqueueDebounced } from './statements/enqueue-debounced.ts'
-import { enqueueRuns } from './statements/enqueue-runs.ts'
-import { dropWebhooks, erasableRuns, eraseRuns, realmsOf } from './statements/erase-runs.ts'
+import { dropWebhooks, erasableRuns, eraseRuns } from './statements/erase-runs.ts'
 import { settleWaits, type Signal, signalRun, signalWaiting } from './statements/events.ts'
-import { exportEnd, exportPage } from './statements/export-runs.ts'
+import { exportEnd, exportPage, getRun, listReplays } from './statements/read-runs.ts'
 import {
   cancelChildren,
   familiesOf,
@@ -62,25 +60,24 @@ import {
   recordChildren,
   recordUndoOfChildren,
 } from './statements/families.ts'
-import { failPastDeadline } from './statements/fail-past-deadline.ts'
-import { failRun } from './statements/fail-run.ts'
-import { getRun } from './statements/get-run.ts'
-import { listReplays } from './statements/list-replays.ts'
+import {
+  failPastDeadline,
+  failRun,
+  recoverExpiredLeases,
+  runsAtUnknownStep,
+  takeDueRuns,
+  wakeRuns,
+} from './statements/sweep-runs.ts'
 import { outdatedPayloads, replacePayloads } from './statements/payloads.ts'
 import { operateRun } from './statements/operate-run.ts'
 import { processNames } from './statements/process-names.ts'
 import { recordOutcomes } from './statements/record-outcomes.ts'
-import { recoverExpiredLeases } from './statements/recover-expired-leases.ts'
-import { renewLeases } from './statements/renew-leases.ts'
 import { replayRun } from './statements/replay-run.ts'
 import { forgetRuns, oldestKept, purgeable, purgeRuns } from './statements/retention.ts'
-import { runsAtUnknownStep } from './statements/runs-at-unknown-step.ts'
 import { searchRuns } from './statements/search-runs.ts'
 import { settleRun } from './statements/settle-run.ts'
 import { grantSlots } from './statements/slots.ts'
-import { takeDueRuns } from './statements/take-due-runs.ts'
 import { coolDownTarget, releaseCalls, reserveCall } from './statements/target-calls.ts'
-import { wakeRuns } from './statements/wake-runs.ts'
 import { addWebhooks, startWebhooks, webhookBacklog } from './statements/webhooks.ts'
 
 export interface PostgresSourceOptions {
@@ -228,8 +225,7 @@ export function createPostgresTransactionSource(
       announcing((tx) => failPastDeadline(tx, limit, undone, times)),
     get: (process, transactionId, replayId, parts) =>
       run((sql) => getRun(sql, process, transactionId, replayId, parts)),
-    runsOf: (process, transactionId, page) =>
-      run((sql) => listReplays(sql, process, transactionId, page)),
+    runsOf: (process, ids, page) => run((sql) => listReplays(sql, process, ids, page)),
     search: (request) => run((sql) => searchRuns(sql, request)),
     storedProcesses: () => run(processNames),
     replay: (process, transactionId, request, act) =>
@@ -256,7 +252,6 @@ export function createPostgresTransactionSource(
     erasable: (scope, page) => run((sql) => erasableRuns(sql, scope, page, times)),
     erase: (runs, act) => run((sql) => sql.begin((tx) => eraseRuns(tx, runs, act))),
     dropWebhooks: (realm) => run((sql) => dropWebhooks(sql, realm)),
-    realmsOf: (process, ids) => run((sql) => realmsOf(sql, process, ids)),
     outdatedPayloads: (keyId, page) => run((sql) => outdatedPayloads(sql, keyId, page)),
     replacePayloads: (payloads) => run((sql) => sql.begin((tx) => replacePayloads(tx, payloads))),
     recordWithoutChange: (action) => run((sql) => recordWithoutChange(sql, action)),

@@ -380,7 +380,7 @@ export const orderDebounce = pgTable(
   ],
 )
 
-/** The places of delayed runs that limited service keys have queued. See `statements/delayed-runs.ts`. */
+/** The places of delayed runs that limited service keys have queued. See `reserveDelayed`. */
 export const orderDelayed = pgTable(
   'Order_Delayed',
   {

@@ -5,25 +5,21 @@ import type {
   ErasableRun,
   ErasurePage,
   ErasurePosition,
-  Erasures,
   ErasureScope,
   RunToErase,
 } from '../../../run/erasure.ts'
 import { FILES_LEFT } from '../../../run/retention.ts'
-import { runKey, type RunKey } from '../../../run/run.ts'
+import { runKey } from '../../../run/run.ts'
 import { REMOVAL_WEBHOOK } from '../../../webhook/webhook.ts'
 import { areFew, isActive, isFirstRunOf, isRunOf } from '../predicates.ts'
 import { recordOnChanged } from './actions.ts'
-import { deleteTags } from './tags.ts'
+import { deleteTags } from './retention.ts'
 
 /**
  * The maximum number of rows that a statement reads. It bounds the duration of the statement even if all of these rows
  * are already erased.
  */
 const WINDOW = 10_000
-
-const idsOf = (sql: postgres.Sql, ids: readonly string[]) =>
-  sql`(select jsonb_array_elements_text(${JSON.stringify(ids)}::text::jsonb))`
 
 /** True for the runs in the scope of the erasure that are not purged. */
 const isInScope = (sql: postgres.Sql, scope: ErasureScope) =>
@@ -44,7 +40,7 @@ const isInScope = (sql: postgres.Sql, scope: ErasureScope) =>
 const isRemovalWebhook = (sql: postgres.Sql) =>
   sql`(h."Process" = ${WEBHOOK_PROCESS} and starts_with(h."TransactionID", ${REMOVAL_WEBHOOK}))`
 
-/** Implements {@link Erasures.dropWebhooks}. */
+/** Drops the undelivered webhooks of a company (E5 in run/erasure.ts), and returns the runs that deliver webhooks. */
 export async function dropWebhooks(sql: postgres.Sql, realm: string): Promise<readonly string[]> {
   await sql`
     delete from "Order_Webhook"
@@ -153,22 +149,4 @@ export async function eraseRuns(
     recorded as (${recordOnChanged(tx, 'erase', act)})
     select count(*)::int as count from changed`
   return row?.count ?? 0
-}
-
-/**
- * Returns the realms of the transactions with these ids, and the number of ids that have no run. Implements {@link
- * Erasures.realmsOf}.
- */
-export async function realmsOf(
-  sql: postgres.Sql,
-  process: string,
-  ids: readonly string[],
-): ReturnType<Erasures['realmsOf']> {
-  const known = await sql<(Pick<RunKey, 'TransactionID'> & { Realm: string | null })[]>`
-    select distinct h."TransactionID", h."Realm" from "Order_Header" h
-    where h."Process" = ${process} and h."TransactionID" in ${idsOf(sql, ids)}`
-  return {
-    realms: [...new Set(known.map(({ Realm }) => Realm))],
-    unknown: new Set(ids).size - new Set(known.map(({ TransactionID }) => TransactionID)).size,
-  }
 }

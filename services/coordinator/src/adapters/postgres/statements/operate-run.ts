@@ -26,7 +26,7 @@ import {
 } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
-import { endWaits } from './end-waits.ts'
+import { endWaits } from './sweep-runs.ts'
 import { latestReplayId, lockRun, lockTransaction } from './lock-run.ts'
 
 type Tx = postgres.TransactionSql

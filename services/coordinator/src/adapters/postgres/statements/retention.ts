@@ -9,7 +9,6 @@ import {
 import { type RunKey, runKey } from '../../../run/run.ts'
 import { areFew, isFirstRunOf, isRunOf } from '../predicates.ts'
 import { positionAfter } from '../rows.ts'
-import { deleteTags } from './tags.ts'
 
 /** For each process, adds the number of its rows in the CTE `changed` to the stored count of the process. */
 const addToCounts = (sql: postgres.Sql, action: keyof typeof COUNTED) => sql`
@@ -161,3 +160,20 @@ export async function oldestKept(
       order by "CompletedAt" limit 1) h`
   return new Map(rows.map(({ process, ms }) => [process, ms]))
 }
+
+/**
+ * Returns the CTEs that delete the tags of the runs in the CTE `runs`, which has the columns `CreatedAt` and `Tags`.
+ * The CTE `tagged` is materialized, because otherwise PostgreSQL might not look up each tag by its whole key.
+ */
+export const deleteTags = (
+  sql: postgres.Sql | postgres.TransactionSql,
+  runs: 'ended' | 'held',
+) => sql`
+  tagged as materialized (
+    select runs.*, tag.key, tag.value
+    from ${sql(runs)} runs cross join lateral jsonb_each_text(runs."Tags") tag
+  ), tags as (
+    delete from "Order_Tag" h using tagged t
+    where h."Name" = t.key and h."Value" = t.value and h."CreatedAt" = t."CreatedAt"
+      and ${isRunOf(sql, 't')}
+  )`
