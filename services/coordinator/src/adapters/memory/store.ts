@@ -90,7 +90,7 @@ const LATER_MEMBERS: Partial<Run> = {
   Absorbed: 0,
   Priority: 'normal',
 }
-const withAllMembers = ({ filesLeft: _, ...stored }: EarlierRun): StoredRun => ({
+const withAllMembers = ({ filesLeft: _left, ...stored }: EarlierRun): StoredRun => ({
   ...stored,
   header: { ...LATER_MEMBERS, ...stored.header },
 })
