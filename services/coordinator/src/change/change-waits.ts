@@ -10,7 +10,7 @@ import type { RunKey } from '../run/run.ts'
 import { ONLY_RUN } from '../run/run-detail.ts'
 import { goesForward } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
-import type { WatchedObject } from '../run/watched-object.ts'
+import type { WatchedObject } from '../run/events.ts'
 
 /** A run that waits for a change of an object. */
 export interface ChangeWait extends RunKey {

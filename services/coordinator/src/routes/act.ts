@@ -24,8 +24,7 @@ import { z } from 'zod'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { parseClientJson } from '../run/json-normalization.ts'
 import type { Act, Actor } from '../run/action.ts'
-import { utf8Of } from '../run/queueable.ts'
-import { StorableJson } from '../run/storable-json.ts'
+import { StorableJson, utf8Of } from '../run/queueable.ts'
 import type { Run } from '../run/run.ts'
 
 /** The body of a replay: the shared schema, restricted to JSON that can be stored unchanged. */

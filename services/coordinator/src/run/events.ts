@@ -9,6 +9,7 @@
  *     the sweeper does so if that worker was lost.
  * V4  Event, timeout, cancel and deadline are decided by the row of the run: the first to commit wins.
  */
+import type { ProviderEntity } from '@integration-host/shared/contracts/provider-event'
 import type { Sender } from '@integration-host/shared/contracts/transaction'
 import type { Act } from './action.ts'
 import { idempotencyKey, type Item } from './item.ts'
@@ -184,4 +185,11 @@ export function waitSettled(
     { ...failure, Status: 'Failed', NextAttemptAt: null, WaitingFor: null, CompletedAt: at },
     times,
   )
+}
+
+/** An object in the books of a company, for whose change a run waits. */
+export interface WatchedObject {
+  readonly realm: string
+  readonly entity: ProviderEntity
+  readonly id: string
 }

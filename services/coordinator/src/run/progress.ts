@@ -7,13 +7,12 @@ import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contract
 import type { NewEntry } from '../entry/book-entry.ts'
 import type { Round } from './item.ts'
 import type { ClaimedRun } from './run.ts'
-import { waitingFor } from './events.ts'
+import { waitingFor, type WatchedObject } from './events.ts'
 import { WAITS_FOR_RESUME } from './status.ts'
 import { PAUSE_RECHECK_MS, WAITING_RECHECK_MS } from './transaction-source.ts'
 import { type RetryPolicy, retryDelayMs } from './retry-policy.ts'
 import type { Json } from './json-normalization.ts'
 import { WAITS_FOR_CHILDREN } from './status.ts'
-import type { WatchedObject } from './watched-object.ts'
 
 /**
  * What is stored about the last call of an attempt, so that an operator can find the call in the logs of the target.

@@ -1,5 +1,5 @@
 /** The checks of a transaction that a client queues, by HTTP request or by message. */
-import { QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import { AnyJson, QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { isDeeperThan, isPreservedAsJson, MAX_DEPTH, normalizedJson } from './json-normalization.ts'
 
@@ -64,3 +64,15 @@ export function utf8Of(body: ArrayBuffer | Uint8Array): string {
     throw new IntegrationError('invalid_request', 'the body must be UTF-8')
   }
 }
+
+/** Any JSON that can be stored unchanged, from a body that `parseClientJson` has parsed. */
+// This schema has no name and no description in the OpenAPI document, because each member that uses it has a
+// description of its own.
+export const StorableJson = AnyJson.meta({ ref: undefined, description: undefined })
+  .refine((data) => !isDeeperThan(data, MAX_DEPTH - 1), {
+    error: `may have ${MAX_DEPTH} levels`,
+    abort: true, // the next check is recursive, so it must not run for data that is nested too deeply
+  })
+  .refine(isPreservedAsJson, NOT_PRESERVED)
+  // The cast is safe, because the two types differ only in which members are readonly.
+  .overwrite((data) => normalizedJson(data) as typeof data)

@@ -1,7 +1,7 @@
 import { Reason } from '@integration-host/shared/contracts/text'
 import { ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
-import { StorableJson } from '../run/storable-json.ts'
+import { StorableJson } from '../run/queueable.ts'
 import { readObject } from '../start/read-start-message.ts'
 
 /** The body of a message of the queue `start.<Process>.signal`. */

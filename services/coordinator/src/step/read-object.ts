@@ -1,6 +1,6 @@
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { DOCUMENT_LIMITS, parseJson } from '@integration-host/shared/json'
-import type { WatchedObject } from '../run/watched-object.ts'
+import type { WatchedObject } from '../run/events.ts'
 import type { BookObject } from './change-place.ts'
 import { type EarlyOutcome, judgeCall, shortText } from './judge-call.ts'
 import { type Calling, type SendDeps, sendCall } from './send-call.ts'

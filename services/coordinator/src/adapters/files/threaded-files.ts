@@ -1,7 +1,8 @@
+import { readdir, rm } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import type { Files } from '../../step/files.ts'
 import type { FileToWrite, WriteFailure } from './file-writer.ts'
-import { removeTemporaryFiles, temporaryPath } from './temporary-files.ts'
 
 type Result = WriteFailure | null
 
@@ -106,4 +107,25 @@ export function createThreadedFiles(): Files & AsyncDisposable {
       await Promise.all(idle.map(({ worker }) => worker.terminate()))
     },
   }
+}
+
+/**
+ * Returns a unique temporary path in the folder of the file, because a rename is atomic only within one file system.
+ */
+export const temporaryPath = (path: string): string =>
+  `${path}.${crypto.randomUUID().slice(0, 8)}.tmp`
+
+const TEMPORARY = /^\.[0-9a-f]{8}\.tmp$/
+
+/** Implements `Files.removeTemporaryFiles`. */
+export async function removeTemporaryFiles(path: string): Promise<void> {
+  const name = basename(path)
+  const entries = await readdir(dirname(path)).catch((error: unknown) => {
+    // The folder may not exist, because the writers may have been killed before they created it.
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw error
+  })
+  for (const entry of entries)
+    if (entry.startsWith(name) && TEMPORARY.test(entry.slice(name.length)))
+      await rm(join(dirname(path), entry), { force: true })
 }

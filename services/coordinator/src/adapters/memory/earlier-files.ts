@@ -10,6 +10,7 @@ import { type ScheduleRow, SCHEDULES } from '../../schedule/schedule-store.ts'
 import { added, lastIdIs, removed, type StoredDeadLetter, storedLetters } from './dead-letters.ts'
 import { INSTALLATION, keyOf, type RecordChange, type RecordTables } from './records.ts'
 import { filesLeftOf } from './retention.ts'
+import { addedWebhook, removedWebhook, type StoredWebhook, storedWebhooks } from './webhooks.ts'
 
 /** A row with the names of members that earlier versions used. */
 type Earlier<Row> = { readonly [Name in keyof Row & string as Uncapitalize<Name>]: Row[Name] }
@@ -20,6 +21,9 @@ type EarlierCursor = Earlier<CursorRow>
 
 /** The members of a snapshot, and of an entry of the journal, that are rows now. */
 export interface EarlierMembers {
+  readonly webhooks?: readonly Omit<StoredWebhook, 'ID'>[]
+  /** The id of a webhook whose run has ended. */
+  readonly delivered?: string
   readonly runs?: readonly EarlierRun[]
   readonly run?: EarlierRun
   /** All paused processes. In the oldest files, a pause consists only of the name of the process. */
@@ -58,7 +62,13 @@ export function changesOf(earlier: EarlierMembers, records: RecordTables): reado
   const letters = [...deadLetters, ...(deadLetter ? [deadLetter] : [])]
   const cursors = [...(earlier.cursors ?? []), ...(earlier.cursor ? [earlier.cursor] : [])]
   const runs = [...(earlier.runs ?? []), ...(earlier.run ? [earlier.run] : [])]
+  const { webhooks = [], delivered } = earlier
+  const lastWebhook = webhooks.length === 0 ? undefined : storedWebhooks({ records }).at(-1)
   return [
+    ...webhooks.map((webhook, n) =>
+      addedWebhook({ ...webhook, ID: (lastWebhook?.ID ?? 0) + n + 1 }),
+    ),
+    ...(delivered === undefined ? [] : [removedWebhook(delivered)]),
     ...runs.flatMap(({ header, filesLeft }) => (filesLeft === true ? [filesLeftOf(header)] : [])),
     ...(paused === undefined ? [] : pauseChanges(paused, records)),
     ...schedules.map(scheduleChange),

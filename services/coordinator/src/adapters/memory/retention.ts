@@ -17,6 +17,7 @@ import { erasedEntries } from './entries.ts'
 import { forgottenFamilies, purgedFamilies } from './families.ts'
 import { INSTALLATION, keyOf, type RecordChange } from './records.ts'
 import type { Entry, MemoryStore } from './store.ts'
+import { removedWebhook, storedWebhooks } from './webhooks.ts'
 
 /** Returns the row that names an ended run whose files may remain. */
 export function filesLeftOf(run: RunKey): RecordChange {
@@ -126,13 +127,7 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
 
 /** Erases runs of the memory source. `now` returns epoch ms. */
 export function createMemoryErasures(
-  {
-    table,
-    log,
-    webhooks,
-    records,
-    commit,
-  }: Pick<MemoryStore, 'table' | 'log' | 'webhooks' | 'records' | 'commit'>,
+  { table, log, records, commit }: Pick<MemoryStore, 'table' | 'log' | 'records' | 'commit'>,
   { now, leaseMs }: { readonly now: () => number; readonly leaseMs: number },
 ): Erasures {
   const isErasable = ({ ErasedAt, PurgedAt }: Run): boolean =>
@@ -185,12 +180,10 @@ export function createMemoryErasures(
       return entries.length
     },
     async dropWebhooks(realm) {
-      const dropped = webhooks
-        .all()
-        .filter(
-          ({ Realm, TransactionID: id }) => Realm === realm && !id.startsWith(REMOVAL_WEBHOOK),
-        )
-      await commit(...dropped.map(({ TransactionID }) => ({ delivered: TransactionID })))
+      const dropped = storedWebhooks({ records }).filter(
+        ({ Realm, TransactionID: id }) => Realm === realm && !id.startsWith(REMOVAL_WEBHOOK),
+      )
+      await commit(...dropped.map(({ TransactionID: id }) => ({ record: removedWebhook(id) })))
       return table
         .all()
         .map(({ header }) => header)

@@ -26,14 +26,11 @@ import {
   type RecordChange,
   type RecordTables,
 } from './records.ts'
-import { createWebhookQueue, type StoredWebhook, type WebhookQueue } from './webhook-queue.ts'
 
 interface State extends EarlierMembers {
   readonly runs: readonly EarlierRun[]
   /** Missing in a snapshot that was written before the action log existed. */
   readonly actions?: readonly Action[]
-  /** Missing in a snapshot that was written before webhooks existed. */
-  readonly webhooks?: readonly StoredWebhook[]
   /** Missing in a snapshot that was written before debounced transactions existed. */
   readonly absorbed?: readonly Absorbed[]
   /** The rows of the tables of `Records`. */
@@ -46,9 +43,8 @@ interface State extends EarlierMembers {
  *
  * `records` are changed together with the run, for example the entries of what its step has written to the books.
  *
- * An entry with `run` can also have `webhooks`, which report the transition of the run, and `absorbed`, the ids of the
- * transactions that the run absorbs. In an entry without `run`, `webhooks` report other events. `delivered` is the id
- * of a webhook whose run has ended. `forgotten` names a deleted run.
+ * An entry with `run` can also have `absorbed`, the ids of the transactions that the run absorbs. `forgotten` names a
+ * deleted run.
  */
 export type Entry = {
   readonly action?: Action
@@ -58,12 +54,9 @@ export type Entry = {
   | { readonly action: Action }
   | {
       readonly run: StoredRun
-      readonly webhooks?: readonly StoredWebhook[]
       readonly absorbed?: readonly string[]
     }
   | { readonly forgotten: RunKey }
-  | { readonly webhooks: readonly StoredWebhook[] }
-  | { readonly delivered: string }
   | { readonly record: RecordChange }
   | { readonly records: readonly RecordChange[] }
 )
@@ -98,7 +91,6 @@ const withAllMembers = ({ filesLeft: _left, ...stored }: EarlierRun): StoredRun 
 export interface MemoryStore extends AsyncDisposable {
   readonly table: RunTable
   readonly log: ActionLog
-  readonly webhooks: WebhookQueue
   readonly records: RecordTables
   /**
    * Applies the changes and resolves when they are durable.
@@ -128,7 +120,6 @@ export async function openMemoryStore(
 
   const table = createRunTable()
   const log = createActionLog()
-  const webhooks = createWebhookQueue(table)
   const records = createRecordTables()
   /** The functions that undo the changes that are not flushed yet, one for each change, oldest first. */
   let undo: (() => void)[] = []
@@ -145,8 +136,6 @@ export async function openMemoryStore(
       const forgotten = table.get(entry.forgotten)
       if (forgotten !== undefined) table.remove(forgotten)
     }
-    if ('webhooks' in entry) webhooks.add(entry.webhooks ?? [])
-    if ('delivered' in entry) webhooks.remove(entry.delivered)
     if (entry.action !== undefined) log.add(entry.action)
     return [...(entry.record === undefined ? [] : [entry.record]), ...(entry.records ?? [])].map(
       (change) => records.apply(change),
@@ -166,7 +155,6 @@ export async function openMemoryStore(
       for (const run of (loaded.state as State).runs) table.put(withAllMembers(run))
       for (const { run, ids } of (loaded.state as State).absorbed ?? []) table.addAbsorbed(run, ids)
       for (const action of (loaded.state as State).actions ?? []) log.add(action)
-      webhooks.add((loaded.state as State).webhooks ?? [])
       applyEarlier(loaded.state as State)
       for (const record of (loaded.state as State).records ?? []) records.apply(record)
     }
@@ -190,7 +178,6 @@ export async function openMemoryStore(
         state: (): State => ({
           runs: table.all(),
           actions: log.all(),
-          webhooks: webhooks.all(),
           records: records.all(),
           absorbed: table.allAbsorbed(),
         }),
@@ -238,8 +225,6 @@ export async function openMemoryStore(
     const key = 'run' in entry ? entry.run.header : 'forgotten' in entry ? entry.forgotten : null
     const before = key === null ? undefined : table.get(key)
     const absorbedBefore = 'forgotten' in entry ? table.absorbedBy(entry.forgotten) : []
-    const added = 'webhooks' in entry ? (entry.webhooks ?? []) : []
-    const removed = 'delivered' in entry ? webhooks.get(entry.delivered) : undefined
     const recordsBefore = apply(entry)
     return () => {
       if (entry.action !== undefined) log.remove(entry.action)
@@ -247,8 +232,6 @@ export async function openMemoryStore(
       if ('run' in entry && before === undefined) table.remove(entry.run)
       if (before !== undefined) table.put(before)
       if (key !== null) table.addAbsorbed(key, absorbedBefore)
-      for (const { TransactionID } of added) webhooks.remove(TransactionID)
-      if (removed !== undefined) webhooks.restore(removed)
       for (const record of recordsBefore.toReversed()) records.apply(record)
     }
   }
@@ -261,7 +244,6 @@ export async function openMemoryStore(
   return {
     table,
     log,
-    webhooks,
     records,
     commit,
     async flush() {

@@ -189,6 +189,27 @@ describe('the files of the in-memory transaction source', () => {
     expect((await last.startWebhooks(10)).runs).toMatchObject([{ TransactionID: 'failed x' }])
   })
 
+  it('the webhooks in the files of an earlier version keep their order', async () => {
+    const webhook = (TransactionID: string) => ({
+      Receiver: 'one',
+      TransactionID,
+      InitialData: {},
+      Realm: '42',
+      Lane: '7',
+      At: '2026-11-01T00:00:00.000Z',
+    })
+    const state = { runs: [], webhooks: ['z', 'a', 'gone'].map(webhook) }
+    await writeFile(
+      snapshot,
+      JSON.stringify({ format: 'integration-host transactions 1', n: 0, state }),
+    )
+    const text = JSON.stringify({ n: 1, entry: { delivered: 'z' } })
+    await writeFile(journal, `${crc32(text).toString(16).padStart(8, '0')} ${text}\n`)
+    await using source = await createMemoryTransactionSource(folder)
+    expect(await source.webhookBacklog()).toMatchObject([{ receiver: 'one', waiting: 2 }])
+    expect((await source.startWebhooks(10)).runs).toMatchObject([{ TransactionID: 'a' }])
+  })
+
   it('after a restart, the dead letters and their ids are restored from the journal and the snapshot', async () => {
     const letter = (MessageID: string) => ({
       Process: process.name,

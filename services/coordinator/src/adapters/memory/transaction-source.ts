@@ -2,7 +2,6 @@
  * The transaction source of the embedded host. It keeps transactions in memory; `store.ts` persists them. A method
  * applies its change in memory at once and resolves when the change is durable.
  */
-import { WEBHOOK_STEP } from '@integration-host/shared/contracts/events'
 import {
   type Act,
   type Action,
@@ -29,12 +28,10 @@ import {
   type ClaimResult,
   LEASE_MS,
   type Lease,
-  type NewWebhook,
   type RunTerms,
   SWEEP_MS,
   type TransactionSource,
   type UnkeyedRun,
-  type WebhooksOf,
 } from '../../run/transaction-source.ts'
 import { isOver, isWaitingAtPlace, isWaitingForEventOrChange } from '../../run/status.ts'
 import { parked, withSlot } from '../../run/slot-transitions.ts'
@@ -54,7 +51,7 @@ import { memoryRecords, type RecordChange } from './records.ts'
 import { createMemorySlots, mayHaveSlot, slotKeyOf } from './slots.ts'
 import { type Entry, openMemoryStore } from './store.ts'
 import { createMemoryTargetCalls } from './target-calls.ts'
-import { type StoredWebhook, webhookRunKey } from './webhook-queue.ts'
+import { createMemoryWebhooks } from './webhooks.ts'
 
 /** The transition of each operator action. */
 const operated: Readonly<
@@ -91,10 +88,10 @@ export async function createMemoryTransactionSource(
     exportLagMs = EXPORT_LAG_MS,
   } = options
   const store = await openMemoryStore(dataDir, options.openFile, now)
-  const { table, log, webhooks, commit } = store
-  let webhooksOf: WebhooksOf = () => []
+  const { table, log, commit } = store
 
   const times = (): Times => ({ now: now(), sweepMs, leaseMs })
+  const { members: webhooks, webhooksAfter } = createMemoryWebhooks(store, times)
   const findOrThrow = (
     process: string,
     transactionId: string,
@@ -117,7 +114,8 @@ export async function createMemoryTransactionSource(
     run: StoredRun,
     { records = [], ...and }: { readonly action?: Action; readonly records?: RecordChange[] } = {},
   ): Promise<Run> {
-    await commit({ ...withWebhooks(run), ...and, ...(records.length > 0 && { records }) })
+    const all = [...webhooksAfter(run), ...records]
+    await commit({ run, ...and, ...(all.length > 0 && { records: all }) })
     return run.header
   }
   /** Commits a run that an action has changed, together with the entry of the action. */
@@ -135,21 +133,9 @@ export async function createMemoryTransactionSource(
     return changed.map(({ header }) => header)
   }
   const withWebhooks = (run: StoredRun): Entry => {
-    const added = newWebhooks(webhooksOf(run.header), run.header)
-    return added.length === 0 ? { run } : { run, webhooks: added }
+    const records = webhooksAfter(run)
+    return records.length === 0 ? { run } : { run, records }
   }
-  /** Returns those webhooks of the list that are not stored yet. Missing realms and times are taken from `event`. */
-  const newWebhooks = (
-    list: readonly NewWebhook[],
-    event: Pick<Run, 'Realm' | 'UpdatedAt'> | null = null,
-  ): StoredWebhook[] =>
-    list
-      .filter((webhook) => webhooks.isNew(webhook))
-      .map((webhook) => ({
-        Realm: event?.Realm ?? null,
-        At: event?.UpdatedAt ?? new Date(now()).toISOString(),
-        ...webhook,
-      }))
 
   /** Returns whether the run may be claimed; `key` is `null` if its process has no limit. */
   const slotOf = (
@@ -386,31 +372,7 @@ export async function createMemoryTransactionSource(
       return auditRuns(table.all(), processes, pausesOf(rows), now())
     },
 
-    announce(announced) {
-      webhooksOf = announced
-    },
-    async addWebhooks(list) {
-      const added = newWebhooks(list)
-      if (added.length > 0) await commit({ webhooks: added })
-      else await store.flush() // an earlier call may still be writing the event to disk
-    },
-    async startWebhooks(limit) {
-      const { over, next } = webhooks.oldest()
-      const started = next.slice(0, limit).map(({ TransactionID, InitialData, Realm, At }) => {
-        const data = {
-          InitialData: { ...InitialData, At } as Run['InitialData'],
-          Realm,
-        }
-        return transitions.queued(webhookRunKey(TransactionID), WEBHOOK_STEP, data, times())
-      })
-      await commit(
-        ...over.map(({ TransactionID }) => ({ delivered: TransactionID })),
-        ...started.map((run) => ({ run })),
-      )
-      return { runs: started.map(({ header }) => header), hasMore: next.length > limit }
-    },
-    webhookBacklog: async () => webhooks.backlog(now()),
-
+    ...webhooks,
     ...createMemoryDeadLetters(store, now),
     ...createMemoryRetention(store, now),
     ...createMemoryExports(table, now, exportLagMs),

@@ -5,8 +5,7 @@ import { createLogger } from '@integration-host/shared/observability/logger'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
-import { connectPostgres } from './connection.ts'
-import { MIGRATION_LOCK } from './migrate.ts'
+import { connectPostgres, MIGRATION_LOCK } from './connection.ts'
 
 const logger = createLogger('test', 'silent')
 
