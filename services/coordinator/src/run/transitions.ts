@@ -604,16 +604,21 @@ export function cancelled(stored: StoredRun, times: Times): StoredRun {
   return withoutWait(next(stored, { ...ended(times.now), ...change }, times))
 }
 
+/** The members of a run without its data. */
+const NO_DATA = {
+  InitialData: null,
+  Tags: null,
+  ConcurrencyKey: null,
+  DebounceKey: null,
+  LastError: null,
+} as const
+
 /** Returns an ended run without its data. The version does not change, because erasing is not a transition. */
 export const erased = (stored: StoredRun, now: number): StoredRun => ({
   ...stored,
   header: {
     ...stored.header,
-    InitialData: null,
-    Tags: null,
-    ConcurrencyKey: null,
-    DebounceKey: null,
-    LastError: null,
+    ...NO_DATA,
     ErasedAt: iso(now),
   },
   items: stored.items.map(
@@ -796,11 +801,7 @@ export const purged = (stored: StoredRun, now: number): StoredRun => ({
   ...stored,
   header: {
     ...stored.header,
-    InitialData: null,
-    Tags: null,
-    ConcurrencyKey: null,
-    DebounceKey: null,
-    LastError: null,
+    ...NO_DATA,
     PurgedAt: iso(now),
   },
   items: [],

@@ -35,7 +35,7 @@ import type { Run, RunKey } from '../../../run/run.ts'
 import { WAITS_FOR_CHILDREN, WAITS_FOR_TURN } from '../../../run/status.ts'
 import type { Lease, RunState, WebhooksOf } from '../../../run/transaction-source.ts'
 import { PARENT_RECHECK_MS, UNDO_CANCELLED } from '../../../run/transitions.ts'
-import { areFew, deadlineFromNow, isActive, isRun, isRunOf } from '../predicates.ts'
+import { areFew, deadlineFromNow, isActive, isRun, isRunOf, leavesDoubt } from '../predicates.ts'
 import { endWaits } from './sweep-runs.ts'
 import { runOf, type RunRow, stateColumns } from '../rows.ts'
 import { movedOn } from './events.ts'
@@ -458,7 +458,7 @@ export async function cancelChildren(
       "Status" = case h."Status" when 'Undoing' then 'UndoFailed' else 'Cancelled' end,
       "ErrorClass" = case h."Status" when 'Undoing' then ${UNDO_CANCELLED} else ${PARENT_ENDED} end,
       "LastError" = case h."Status" when 'Undoing' then null else ${PARENT_ENDED_TEXT} end,
-      "Version" = h."Version" + 1, "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null,
+      "Version" = h."Version" + 1, "InDoubt" = h."InDoubt" or ${leavesDoubt(tx)},
       "LeaseOwner" = null, "LeaseUntil" = null, "StartedAt" = null, "NextAttemptAt" = null,
       "WaitingFor" = null, "CompletedAt" = now(), "UpdatedAt" = now()
     from picked where ${isRunOf(tx, 'picked')} returning h.*`
