@@ -11,18 +11,6 @@ export interface FamilyCounts {
   readonly Failed: number
 }
 
-export interface FamilyIndex {
-  /** Must be called for each change of a run, before it is stored. */
-  change(before: StoredRun | undefined, after: StoredRun | undefined): void
-  counts(key: FamilyKey): FamilyCounts
-  /** Returns the keys of the children in the order of the list, after the position `after`. */
-  children(key: FamilyKey, after?: number): readonly string[]
-  /** Returns the keys of the children that have got their turn since the last call. */
-  takeGranted(key: FamilyKey): readonly string[]
-  /** Returns the keys of the first children that wait for their turn. */
-  waiting(key: FamilyKey, limit: number): readonly string[]
-}
-
 interface Members {
   /** The keys of the children, by their position in the list. */
   readonly keys: (string | undefined)[]
@@ -47,14 +35,15 @@ export const familyOfChild = ({
 const waitsForTurn = ({ header: { Status, WaitingFor } }: StoredRun): boolean =>
   Status === 'Waiting' && WaitingFor?.startsWith(WAITS_FOR_TURN) === true
 
-export function createFamilyIndex(): FamilyIndex {
+export function createFamilyIndex() {
   const families = new Map<string, Members>()
   const count = (members: Members, { header }: StoredRun, by: 1 | -1): void => {
     if (!isOver(header.Status)) members.pending += by
     else if (header.Status !== 'Completed') members.failed += by
   }
   return {
-    change(before, after) {
+    /** Must be called for each change of a run, before it is stored. */
+    change(before: StoredRun | undefined, after: StoredRun | undefined): void {
       const child = familyOfChild(after ?? (before as StoredRun))
       if (child === null) return
       const key = keyOfFamily(child.parent)
@@ -83,24 +72,27 @@ export function createFamilyIndex(): FamilyIndex {
       if (waitsForTurn(after)) members.waiting.add(child.item)
       else members.waiting.delete(child.item)
     },
-    counts(key) {
+    counts(key: FamilyKey): FamilyCounts {
       const members = families.get(keyOfFamily(key))
       if (members === undefined) return NONE
       const { stored: Stored, pending: Pending, failed: Failed, waiting } = members
       return { Stored, Pending, Waiting: waiting.size, Failed }
     },
-    children: (key, after = -1) =>
+    /** Returns the keys of the children in the order of the list, after the position `after`. */
+    children: (key: FamilyKey, after = -1): readonly string[] =>
       (families.get(keyOfFamily(key))?.keys ?? [])
         .slice(after + 1)
         .filter((child) => child !== undefined),
-    takeGranted(key) {
+    /** Returns the keys of the children that have got their turn since the last call. */
+    takeGranted(key: FamilyKey): readonly string[] {
       const granted = families.get(keyOfFamily(key))?.granted
       if (granted === undefined) return []
       const taken = [...granted]
       granted.clear()
       return taken
     },
-    waiting(key, limit) {
+    /** Returns the keys of the first children that wait for their turn. */
+    waiting(key: FamilyKey, limit: number): readonly string[] {
       const members = families.get(keyOfFamily(key))
       if (members === undefined) return []
       const first: string[] = []

@@ -15,25 +15,14 @@ export interface RecordChange {
   readonly isPartial?: true
 }
 
-export interface RecordTables {
-  get(table: string, key: string): object | undefined
-  /** Applies a change, and returns the change that undoes it. */
-  apply(change: RecordChange): RecordChange
-  /** Returns the rows of a table of {@link GROUPED} that have these values in its columns. */
-  group(table: string, values: readonly unknown[]): readonly object[]
-  /** Returns the rows of a table in the order of their keys. */
-  rows(table: string): readonly (readonly [key: string, row: object])[]
-  /** Returns the rows of a table in no order. */
-  values(table: string): Iterable<object>
-  all(): readonly RecordChange[]
-}
+export type RecordTables = ReturnType<typeof createRecordTables>
 
 /** The columns by which rows are found without a search, for tables that may have many rows. */
 const GROUPED: Readonly<Record<string, readonly string[]>> = {
   Book_Entry: ['EntityID', 'Realm', 'Entity'],
 }
 
-export function createRecordTables(): RecordTables {
+export function createRecordTables() {
   const tables = new Map<string, Map<string, object>>()
   const groups = new Map<string, Map<string, object>>()
   const groupOf = (table: string, values: readonly unknown[]): Map<string, object> => {
@@ -59,9 +48,11 @@ export function createRecordTables(): RecordTables {
     return rows
   }
   return {
-    get: (table, key) => tableOf(table).get(key),
-    values: (table) => tableOf(table).values(),
-    apply({ table, key, row, isPartial }) {
+    get: (table: string, key: string): object | undefined => tableOf(table).get(key),
+    /** Returns the rows of a table in no order. */
+    values: (table: string): Iterable<object> => tableOf(table).values(),
+    /** Applies a change, and returns the change that undoes it. */
+    apply({ table, key, row, isPartial }: RecordChange): RecordChange {
       const rows = tableOf(table)
       const before = rows.get(key) ?? null
       if (row === null) rows.delete(key)
@@ -69,9 +60,13 @@ export function createRecordTables(): RecordTables {
       regroup(table, key, before, rows.get(key) ?? null)
       return { table, key, row: before }
     },
-    group: (table, values) => [...groupOf(table, values).values()],
-    rows: (table) => [...tableOf(table)].toSorted(([a], [b]) => (a < b ? -1 : 1)),
-    all: () =>
+    /** Returns the rows of a table of {@link GROUPED} that have these values in its columns. */
+    group: (table: string, values: readonly unknown[]): readonly object[] => [
+      ...groupOf(table, values).values(),
+    ],
+    /** Returns the rows of a table in the order of their keys. */
+    rows: (table: string) => [...tableOf(table)].toSorted(([a], [b]) => (a < b ? -1 : 1)),
+    all: (): readonly RecordChange[] =>
       [...tables].flatMap(([table, rows]) => [...rows].map(([key, row]) => ({ table, key, row }))),
   }
 }

@@ -1,44 +1,11 @@
 /** The runs of the memory source, with the indexes that make its operations fast. */
-import { createFamilyIndex, type FamilyIndex } from './family-index.ts'
+import { createFamilyIndex } from './family-index.ts'
 import { debounceKeyText } from '../../run/debounce.ts'
 import { keyText, type RunKey } from '../../run/run.ts'
 import { isOver } from '../../run/status.ts'
 import { isOverdue, type StoredRun } from '../../run/transitions.ts'
 
-export interface RunTable {
-  /** The children by family. */
-  readonly families: FamilyIndex
-  put(stored: StoredRun): void
-  remove(stored: StoredRun): void
-  get(key: RunKey): StoredRun | undefined
-  /** Returns the run with this `keyText`. */
-  byText(key: string): StoredRun | undefined
-  /** Returns the run with this `replayId`, or the latest run of the transaction if `replayId` is `null`. */
-  find(process: string, transactionId: string, replayId: number | null): StoredRun | undefined
-  /** Returns all runs of the transaction. */
-  runsOf(process: string, transactionId: string): StoredRun[]
-  /** Returns the unfinished run of a transaction. A transaction has at most one. */
-  activeRunOf(process: string, transactionId: string): StoredRun | undefined
-  /** Returns the unfinished runs. */
-  active(): StoredRun[]
-  /** Returns the unfinished runs that the sweeper has to look at. */
-  overdue(now: number): StoredRun[]
-  all(): StoredRun[]
-  /**
-   * Returns the newest run that was queued for a debounce key; `undefined` if this run has already had a transition.
-   */
-  debounced(key: string): StoredRun | undefined
-  /** Stores or removes the ids of the transactions that a run has absorbed (debounced into itself). */
-  addAbsorbed(run: RunKey, ids: readonly string[]): void
-  removeAbsorbed(run: RunKey, ids: readonly string[]): void
-  /** Returns the run that has absorbed the transaction. */
-  absorberOf(process: string, transactionId: string): StoredRun | undefined
-  absorbedBy(run: RunKey): readonly string[]
-  /** Returns, for each run, the ids of the transactions that it has absorbed. */
-  allAbsorbed(): Absorbed[]
-  /** Returns the runs of the process that have a slot or wait for one, by the key of the slot. */
-  slotsOf(process: string): ReadonlyMap<string, SlotGroup>
-}
+export type RunTable = ReturnType<typeof createRunTable>
 
 /** A run, and the ids of the transactions that it has absorbed. */
 export interface Absorbed {
@@ -55,7 +22,7 @@ export interface SlotGroup {
   readonly waiting: ReadonlySet<string>
 }
 
-export function createRunTable(): RunTable {
+export function createRunTable() {
   const runs = new Map<string, StoredRun>()
   const families = createFamilyIndex()
   /** The replay ids of each transaction. With them, the latest run of a transaction is found without a search. */
@@ -98,7 +65,7 @@ export function createRunTable(): RunTable {
     if (before === undefined || debounces.get(debounceOf(before)) !== key) return false
     return debounces.delete(debounceOf(before))
   }
-  const removeAbsorbed: RunTable['removeAbsorbed'] = (run, ids) => {
+  const removeAbsorbed = (run: RunKey, ids: readonly string[]): void => {
     const known = absorbed.get(keyText(run))
     for (const id of ids) {
       known?.ids.delete(id)
@@ -109,7 +76,11 @@ export function createRunTable(): RunTable {
 
   const replayIds = (process: string, transactionId: string): readonly number[] =>
     replays.get(transactionKey(process, transactionId)) ?? []
-  const find: RunTable['find'] = (Process, TransactionID, replayId) => {
+  const find = (
+    Process: string,
+    TransactionID: string,
+    replayId: number | null,
+  ): StoredRun | undefined => {
     const ReplayID = replayId ?? Math.max(-1, ...replayIds(Process, TransactionID))
     return runs.get(keyText({ Process, TransactionID, ReplayID }))
   }
@@ -133,8 +104,9 @@ export function createRunTable(): RunTable {
   }
 
   return {
+    /** The children by family. */
     families,
-    put(stored) {
+    put(stored: StoredRun): void {
       const { Process, TransactionID, ReplayID, Status } = stored.header
       const key = keyText(stored.header)
       leaveSlot(key)
@@ -151,7 +123,7 @@ export function createRunTable(): RunTable {
       active.set(key, stored)
       soonestSweepAt = Math.min(soonestSweepAt, stored.nextSweepAt)
     },
-    remove({ header }) {
+    remove({ header }: StoredRun): void {
       const { Process, TransactionID, ReplayID } = header
       leaveSlot(keyText(header))
       leaveDebounce(keyText(header))
@@ -165,22 +137,28 @@ export function createRunTable(): RunTable {
       if (others.length === 0) replays.delete(transaction)
       else replays.set(transaction, others)
     },
-    get: (key) => runs.get(keyText(key)),
-    byText: (key) => runs.get(key),
+    get: (key: RunKey) => runs.get(keyText(key)),
+    /** Returns the run with this `keyText`. */
+    byText: (key: string) => runs.get(key),
+    /** Returns the run with this `replayId`, or the latest run of the transaction if `replayId` is `null`. */
     find,
-    runsOf: (Process, TransactionID) =>
+    /** Returns all runs of the transaction. */
+    runsOf: (Process: string, TransactionID: string): StoredRun[] =>
       replayIds(Process, TransactionID)
         .map((ReplayID) => find(Process, TransactionID, ReplayID))
         .filter((stored) => stored !== undefined),
-    activeRunOf(Process, TransactionID) {
+    /** Returns the unfinished run of a transaction. A transaction has at most one. */
+    activeRunOf(Process: string, TransactionID: string): StoredRun | undefined {
       const ids = replayIds(Process, TransactionID)
       const running = ids.find((ReplayID) =>
         active.has(keyText({ Process, TransactionID, ReplayID })),
       )
       return running === undefined ? undefined : find(Process, TransactionID, running)
     },
-    active: () => [...active.values()],
-    overdue(now) {
+    /** Returns the unfinished runs. */
+    active: (): StoredRun[] => [...active.values()],
+    /** Returns the unfinished runs that the sweeper has to look at. */
+    overdue(now: number): StoredRun[] {
       if (soonestSweepAt > now) return []
       soonestSweepAt = Infinity
       const found: StoredRun[] = []
@@ -190,9 +168,13 @@ export function createRunTable(): RunTable {
       }
       return found
     },
-    all: () => [...runs.values()],
-    debounced: (key) => runs.get(debounces.get(key) ?? ''),
-    addAbsorbed({ Process, TransactionID, ReplayID }, ids) {
+    all: (): StoredRun[] => [...runs.values()],
+    /**
+     * Returns the newest run that was queued for a debounce key; `undefined` if this run has already had a transition.
+     */
+    debounced: (key: string) => runs.get(debounces.get(key) ?? ''),
+    /** Stores the ids of the transactions that a run has absorbed (debounced into itself). */
+    addAbsorbed({ Process, TransactionID, ReplayID }: RunKey, ids: readonly string[]): void {
       if (ids.length === 0) return
       const run = { Process, TransactionID, ReplayID }
       const known = absorbed.get(keyText(run)) ?? { run, ids: new Set<string>() }
@@ -203,10 +185,15 @@ export function createRunTable(): RunTable {
       }
     },
     removeAbsorbed,
-    absorberOf: (process, id) => runs.get(absorbers.get(transactionKey(process, id)) ?? ''),
-    absorbedBy: (run) => [...(absorbed.get(keyText(run))?.ids ?? [])],
-    allAbsorbed: () => [...absorbed.values()].map(({ run, ids }) => ({ run, ids: [...ids] })),
-    slotsOf: (process) => slots.get(process) ?? NO_SLOTS,
+    /** Returns the run that has absorbed the transaction. */
+    absorberOf: (process: string, id: string) =>
+      runs.get(absorbers.get(transactionKey(process, id)) ?? ''),
+    absorbedBy: (run: RunKey): readonly string[] => [...(absorbed.get(keyText(run))?.ids ?? [])],
+    /** Returns, for each run, the ids of the transactions that it has absorbed. */
+    allAbsorbed: (): Absorbed[] =>
+      [...absorbed.values()].map(({ run, ids }) => ({ run, ids: [...ids] })),
+    /** Returns the runs of the process that have a slot or wait for one, by the key of the slot. */
+    slotsOf: (process: string): ReadonlyMap<string, SlotGroup> => slots.get(process) ?? NO_SLOTS,
   }
 }
 
