@@ -81,7 +81,6 @@ export async function writeKeys(
 interface SourceTimes {
   readonly sweepMs?: number
   readonly leaseMs?: number
-  readonly exportLagMs?: number
 }
 
 /**

@@ -8,7 +8,7 @@ export type MovableSource = TransactionSource & {
 }
 
 /** The times that the tested source must use. They are so long that none of them passes while a test runs. */
-export const contractTimes = { leaseMs: 30_000, sweepMs: 10_000, exportLagMs: 0 }
+export const contractTimes = { leaseMs: 30_000, sweepMs: 10_000 }
 
 /**
  * How long before the end of a time limit a test checks that the limit still holds. It is longer than the statements of

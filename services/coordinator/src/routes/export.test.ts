@@ -12,6 +12,7 @@ import {
   startFixture,
   type TestKey,
 } from '../../test-support/fixture.ts'
+import { EXPORT_LAG_MS } from '../run/run-detail.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import { EXPORTS } from './export.ts'
 import { createSealedCursors } from './sealed-cursors.ts'
@@ -32,14 +33,21 @@ let onPage = (_process: string): void => {}
 let onBegin = async (): Promise<void> => {}
 beforeAll(async () => {
   backends = await openBackends('embedded')
-  source = await backends.openSource({ exportLagMs: 0 })
+  source = await backends.openSource()
   host = await startFixture(backends, {
     source,
     wrapSource: (real) => ({
       ...real,
-      async exportEnd(wanted) {
-        await onBegin()
-        return real.exportEnd(wanted)
+      records(kind) {
+        const records = real.records(kind)
+        if (kind.prefix !== '') return records
+        return {
+          ...records,
+          async now() {
+            await onBegin()
+            return (await records.now()) + EXPORT_LAG_MS
+          },
+        }
       },
       // Each page has one run, so that a small export has several pages.
       async exportPage(range, after, limit) {

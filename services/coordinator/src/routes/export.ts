@@ -12,7 +12,7 @@ import { Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
 import { z } from 'zod'
 import { type EndPosition, FIRST_END } from '../run/retention.ts'
-import type { ExportedRun } from '../run/run-detail.ts'
+import { exportEnd, type ExportedRun } from '../run/run-detail.ts'
 import { CursorParam } from './sealed-cursors.ts'
 import type { AppDeps } from '../core.ts'
 
@@ -159,7 +159,7 @@ export function exportRoutes(deps: AppDeps) {
         )
       let isWriting = false
       try {
-        const until = cursor?.until ?? (await source.exportEnd(query.until ?? null))
+        const until = cursor?.until ?? (await exportEnd(source, query.until ?? null))
         const range = { since: query.since, until: query.until, after: cursor?.after.transactionId }
         await recordRead(caller, { kind: 'export', process, filter: filterText(range) })
         // The key is checked again for each page, because the key may expire or be revoked during a long export.

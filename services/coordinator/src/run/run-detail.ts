@@ -1,6 +1,8 @@
 import type { Attempt, Item } from './item.ts'
 import type { EndPosition } from './retention.ts'
+import { installation } from '../records/installation.ts'
 import type { Run } from './run.ts'
+import type { TransactionSource } from './transaction-source.ts'
 
 /** The part of the port `TransactionSource` that reads one transaction. A `replayId` of `null` means its latest run. */
 export interface RunReader {
@@ -89,12 +91,6 @@ export type RunSummary = Pick<
  * exported again when it ends again.
  */
 export interface RunExports {
-  /**
-   * Returns the end of an export: the time `wanted`, or a minute ago if `wanted` is later or `null`. Newer runs are not
-   * exported yet: the end time of a run is set before the database transaction is committed. A run can therefore become
-   * visible after another run that has a later end time.
-   */
-  exportEnd(wanted: string | null): Promise<string>
   /** Reads at most `limit` runs after a position. Purged runs are omitted. */
   exportPage(range: ExportRange, after: EndPosition, limit: number): Promise<ExportPage>
 }
@@ -114,4 +110,18 @@ export interface ExportPage {
   readonly next: EndPosition | null
 }
 
+/** The minimum age of the runs that an export contains, in milliseconds. */
 export const EXPORT_LAG_MS = 60_000
+
+/**
+ * Returns the end of an export: the time `wanted`, or a minute ago if `wanted` is later or `null`. Newer runs are not
+ * exported yet: the end time of a run is set before the database transaction is committed. A run can therefore become
+ * visible after another run that has a later end time.
+ */
+export async function exportEnd(
+  source: Pick<TransactionSource, 'records'>,
+  wanted: string | null,
+): Promise<string> {
+  const latest = (await source.records(installation('')).now()) - EXPORT_LAG_MS
+  return new Date(wanted === null ? latest : Math.min(Date.parse(wanted), latest)).toISOString()
+}

@@ -53,7 +53,6 @@ type PassedThrough =
   | 'announce'
   | 'audit'
   | 'compact'
-  | 'exportEnd'
   | 'familiesOf'
   | 'grantSlots'
   | 'lookAtFamilies'

@@ -160,15 +160,7 @@ function comparePositions(a: RunPosition, b: RunPosition): number {
 /** The minimum size of a page. All runs are sorted for each page, so few large pages cost less than many small ones. */
 const MIN_PAGE = 1_000
 
-export const createMemoryExports = (
-  table: RunTable,
-  now: () => number,
-  exportLagMs: number,
-): RunExports => ({
-  async exportEnd(wanted) {
-    const wantedMs = wanted === null ? Infinity : Date.parse(wanted)
-    return new Date(Math.min(wantedMs, now() - exportLagMs)).toISOString()
-  },
+export const createMemoryExports = (table: RunTable): RunExports => ({
   async exportPage({ process, since, until }, after, limit) {
     const [sinceMs, untilMs] = [since === null ? -Infinity : Date.parse(since), Date.parse(until)]
     const found = table

@@ -19,7 +19,6 @@ import {
   stillActive,
 } from '../../run/errors.ts'
 import { signalled, waitSettled } from '../../run/events.ts'
-import { EXPORT_LAG_MS } from '../../run/run-detail.ts'
 import type { OperatorAction } from '../../run/operator-actions.ts'
 import { pausesOf, PROCESSES, type ProcessRow } from '../../run/pause.ts'
 import type { Run } from '../../run/run.ts'
@@ -67,8 +66,6 @@ export interface MemorySourceOptions {
   readonly now?: () => number
   readonly sweepMs?: number
   readonly leaseMs?: number
-  /** The minimum age in milliseconds of the completed runs that an export contains. */
-  readonly exportLagMs?: number
   readonly openFile?: JournalOptions['openFile']
 }
 
@@ -81,12 +78,7 @@ export async function createMemoryTransactionSource(
   dataDir: string,
   options: MemorySourceOptions = {},
 ): Promise<TransactionSource> {
-  const {
-    now = Date.now,
-    sweepMs = SWEEP_MS,
-    leaseMs = LEASE_MS,
-    exportLagMs = EXPORT_LAG_MS,
-  } = options
+  const { now = Date.now, sweepMs = SWEEP_MS, leaseMs = LEASE_MS } = options
   const store = await openMemoryStore(dataDir, options.openFile, now)
   const { table, log, commit } = store
 
@@ -375,7 +367,7 @@ export async function createMemoryTransactionSource(
     ...webhooks,
     ...createMemoryDeadLetters(store, now),
     ...createMemoryRetention(store, now),
-    ...createMemoryExports(table, now, exportLagMs),
+    ...createMemoryExports(table),
 
     // `watch` never reports insertions, because no other program can insert runs into memory.
     watch() {},

@@ -13,7 +13,6 @@ import type { Transition } from '../../run/progress.ts'
 import type { Actor } from '../../run/action.ts'
 import { isDebounced } from '../../run/debounce.ts'
 import type { NewDeadLetter } from '../../run/dead-letter.ts'
-import { EXPORT_LAG_MS } from '../../run/run-detail.ts'
 import type { SignalResult } from '../../run/events.ts'
 import type { ClaimedRun, Run } from '../../run/run.ts'
 import type { SlotRequest } from '../../run/slots.ts'
@@ -49,7 +48,7 @@ import { checkEntries, countEntries, deleteEntries, newestEntries } from './stat
 import { enqueueDebounced } from './statements/enqueue-debounced.ts'
 import { dropWebhooks, erasableRuns, eraseRuns } from './statements/erase-runs.ts'
 import { settleWaits, type Signal, signalRun, signalWaiting } from './statements/events.ts'
-import { exportEnd, exportPage, getRun, listReplays } from './statements/read-runs.ts'
+import { exportPage, getRun, listReplays } from './statements/read-runs.ts'
 import {
   cancelChildren,
   familiesOf,
@@ -84,8 +83,6 @@ export interface PostgresSourceOptions {
   /** The time in milliseconds after which the sweeper republishes a run that no worker has claimed. */
   readonly sweepMs?: number
   readonly leaseMs?: number
-  /** The minimum age in milliseconds of the completed runs that an export contains. */
-  readonly exportLagMs?: number
 }
 
 /** The isolation level of an audit, with which all its statements see the same rows. */
@@ -105,11 +102,7 @@ const DUE_CHANNEL = 'Order_Header'
 
 export function createPostgresTransactionSource(
   connection: PostgresConnection,
-  {
-    sweepMs = SWEEP_MS,
-    leaseMs = LEASE_MS,
-    exportLagMs = EXPORT_LAG_MS,
-  }: PostgresSourceOptions = {},
+  { sweepMs = SWEEP_MS, leaseMs = LEASE_MS }: PostgresSourceOptions = {},
 ): TransactionSource {
   const { run } = connection
   const times = { sweepMs, leaseMs }
@@ -267,7 +260,6 @@ export function createPostgresTransactionSource(
     deadLetters: (process, filter) => run((sql) => listDeadLetters(sql, process, filter)),
     deadLetterCounts: () => run(countDeadLetters),
     removeDeadLetters: (...what) => run((sql) => removeDeadLetters(sql, ...what)),
-    exportEnd: (wanted) => run((sql) => exportEnd(sql, wanted, { exportLagMs })),
     exportPage: (range, after, limit) => run((sql) => exportPage(sql, range, after, limit)),
     purgeable: (policy, after, limit) => run((sql) => purgeable(sql, policy, after, limit)),
     purge: (policy, runs) => run((sql) => purgeRuns(sql, policy, runs)),

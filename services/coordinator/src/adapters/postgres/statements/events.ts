@@ -16,7 +16,7 @@ import { idempotencyKey } from '../../../run/item.ts'
 import { keyText, type Run, type RunKey, runKey } from '../../../run/run.ts'
 import { areFew, isActive, isRun, isRunOf } from '../predicates.ts'
 import { itemOf, type ItemRow, type Numbered, runOf, type RunRow, stateColumns } from '../rows.ts'
-import { lockRun } from './lock-run.ts'
+import { lockRun } from './operate-run.ts'
 
 type Tx = postgres.TransactionSql
 

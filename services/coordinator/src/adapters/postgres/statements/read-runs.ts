@@ -1,4 +1,3 @@
-import { isoTime } from '@integration-host/postgres/iso-time'
 import type postgres from 'postgres'
 import type { EndPosition } from '../../../run/retention.ts'
 import {
@@ -86,17 +85,6 @@ export const listReplays = (
         and (${before ?? null}::int is null or "ReplayID" < ${before ?? null}::int)
       order by "ReplayID" desc limit ${limit}) h
     order by h."ReplayID" desc limit ${limit}`
-
-export async function exportEnd(
-  sql: postgres.Sql,
-  wanted: string | null,
-  { exportLagMs }: { readonly exportLagMs: number },
-): Promise<string> {
-  const [row] = await sql<{ end: string }[]>`
-    select date_trunc('milliseconds', least((${wanted}::text)::timestamptz,
-      now() - ${exportLagMs} * interval '1 ms'))::text as end`
-  return isoTime(row?.end ?? '')
-}
 
 /** Reads a page from the index `Order_Header_completed`. */
 export async function exportPage(

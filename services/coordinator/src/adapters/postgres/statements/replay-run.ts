@@ -14,7 +14,7 @@ import type { ProcessOutline, ReplayRequest } from '../../../run/transaction-sou
 import { deadlineFromNow, isActive, isRun } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
-import { lockRun, lockTransaction } from './lock-run.ts'
+import { lockRun, lockTransaction } from './operate-run.ts'
 
 /** The largest ReplayID, because the column is a PostgreSQL `integer`. */
 const MAX_REPLAY_ID = 2_147_483_647

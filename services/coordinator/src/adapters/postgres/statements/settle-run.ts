@@ -10,7 +10,7 @@ import { settledState } from '../../../run/transitions.ts'
 import { deadlineFromNow, isRun, isRunOf, isUnleased } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
-import { latestReplayId, lockRun, lockTransaction } from './lock-run.ts'
+import { latestReplayId, lockRun, lockTransaction } from './operate-run.ts'
 
 /**
  * Settles a run in doubt. Either completes the item of the due step and continues the run, or makes the step due again.
