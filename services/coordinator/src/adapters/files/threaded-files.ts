@@ -112,13 +112,13 @@ export function createThreadedFiles(): Files & AsyncDisposable {
 /**
  * Returns a unique temporary path in the folder of the file, because a rename is atomic only within one file system.
  */
-export const temporaryPath = (path: string): string =>
+const temporaryPath = (path: string): string =>
   `${path}.${crypto.randomUUID().slice(0, 8)}.tmp`
 
 const TEMPORARY = /^\.[0-9a-f]{8}\.tmp$/
 
 /** Implements `Files.removeTemporaryFiles`. */
-export async function removeTemporaryFiles(path: string): Promise<void> {
+async function removeTemporaryFiles(path: string): Promise<void> {
   const name = basename(path)
   const entries = await readdir(dirname(path)).catch((error: unknown) => {
     // The folder may not exist, because the writers may have been killed before they created it.

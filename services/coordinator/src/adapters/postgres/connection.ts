@@ -55,7 +55,7 @@ export const MIGRATION_LOCK = 7_219_001
  * @throws {UnsupportedBackend} if the database is partly migrated, or was migrated by a newer version. The database is
  *   then not changed.
  */
-export async function migrate(sql: postgres.Sql): Promise<void> {
+async function migrate(sql: postgres.Sql): Promise<void> {
   const migrations = readMigrations(MIGRATIONS.folder)
   await sql.begin(async (tx) => {
     // The migration has no time limit, because building an index, or waiting for another replica, may take long.

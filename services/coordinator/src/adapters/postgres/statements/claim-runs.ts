@@ -73,7 +73,7 @@ export async function claimRuns(
 }
 
 /** Reads why claims were rejected, from the current state of the rows. */
-export async function rejectionReasons(
+async function rejectionReasons(
   sql: postgres.Sql | postgres.TransactionSql,
   rejected: readonly (ClaimRequest & { readonly n: number })[],
 ): Promise<ReadonlyMap<number, ClaimResult>> {
