@@ -112,8 +112,7 @@ export function createThreadedFiles(): Files & AsyncDisposable {
 /**
  * Returns a unique temporary path in the folder of the file, because a rename is atomic only within one file system.
  */
-const temporaryPath = (path: string): string =>
-  `${path}.${crypto.randomUUID().slice(0, 8)}.tmp`
+const temporaryPath = (path: string): string => `${path}.${crypto.randomUUID().slice(0, 8)}.tmp`
 
 const TEMPORARY = /^\.[0-9a-f]{8}\.tmp$/
 
