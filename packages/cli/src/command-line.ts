@@ -58,188 +58,133 @@ interface Group {
 }
 
 /** The groups of commands, in the order in which the help lists them. */
-export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
-  [
-    'credentials',
-    {
-      title: 'Credentials: the grants of companies',
-      commands: new Map([
-        ['list', list],
-        ['show', show],
-        ['label', labelCredential],
-        ['connect', connect],
-        ['refresh', refresh],
-        ['remove', remove],
-        ['rotate-keys', rotateKeys],
-        ['import', importCredentials],
-        ['export', exportCredentials],
-        ['adopt', adopt],
-      ]),
-      examples: ['credentials list', 'credentials show ACC-9341453908059889'],
+const table: Readonly<
+  Record<string, Omit<Group, 'commands'> & { readonly commands: Readonly<Record<string, Command>> }>
+> = {
+  credentials: {
+    title: 'Credentials: the grants of companies',
+    commands: {
+      list,
+      show,
+      label: labelCredential,
+      connect,
+      refresh,
+      remove,
+      'rotate-keys': rotateKeys,
+      import: importCredentials,
+      export: exportCredentials,
+      adopt,
     },
-  ],
-  [
-    'transactions',
-    {
-      title: 'Transactions of processes',
-      commands: new Map([
-        ['list', listTransactions],
-        ['show', showTransaction],
-        ['runs', listRuns],
-        ['queue', queueTransactions],
-        ['replay', replay],
-        ['resume', resume],
-        ['undo', undo],
-        ['cancel', cancel],
-        ['retry', retry],
-        ['settle', settle],
-        ['signal', signal],
-        ['link', link],
-        ['export', exportTransactions],
-      ]),
-      examples: ['transactions list --status failed --since 2h', 'transactions show 66'],
+    examples: ['credentials list', 'credentials show ACC-9341453908059889'],
+  },
+  transactions: {
+    title: 'Transactions of processes',
+    commands: {
+      list: listTransactions,
+      show: showTransaction,
+      runs: listRuns,
+      queue: queueTransactions,
+      replay,
+      resume,
+      undo,
+      cancel,
+      retry,
+      settle,
+      signal,
+      link,
+      export: exportTransactions,
     },
-  ],
-  [
-    'operations',
-    {
-      title: 'Bulk operations: one action on many runs',
-      commands: new Map([
-        ['start', startOperation],
-        ['show', showOperation],
-        ['list', listOperations],
-        ['stop', stopOperation],
-        ['continue', continueOperation],
-      ]),
-      examples: [
-        "operations start --action resume --process OrderProcess --status failed --reason 'the API is back' --dry-run",
-      ],
+    examples: ['transactions list --status failed --since 2h', 'transactions show 66'],
+  },
+  operations: {
+    title: 'Bulk operations: one action on many runs',
+    commands: {
+      start: startOperation,
+      show: showOperation,
+      list: listOperations,
+      stop: stopOperation,
+      continue: continueOperation,
     },
-  ],
-  [
-    'erasures',
-    {
-      title: 'Erasing the data of runs',
-      commands: new Map([['start', startErasure]]),
-      examples: ["erasures start --realm 9341453908059889 --reason 'request of the company'"],
+    examples: [
+      "operations start --action resume --process OrderProcess --status failed --reason 'the API is back' --dry-run",
+    ],
+  },
+  erasures: {
+    title: 'Erasing the data of runs',
+    commands: { start: startErasure },
+    examples: ["erasures start --realm 9341453908059889 --reason 'request of the company'"],
+  },
+  'dead-letters': {
+    title: 'Messages that could not be processed',
+    commands: {
+      list: listDeadLetters,
+      show: showDeadLetter,
+      requeue: requeueDeadLetter,
+      delete: deleteDeadLetters,
     },
-  ],
-  [
-    'dead-letters',
-    {
-      title: 'Messages that could not be processed',
-      commands: new Map([
-        ['list', listDeadLetters],
-        ['show', showDeadLetter],
-        ['requeue', requeueDeadLetter],
-        ['delete', deleteDeadLetters],
-      ]),
-      examples: ['dead-letters list', "dead-letters requeue 5 --reason 'the step is deployed'"],
+    examples: ['dead-letters list', "dead-letters requeue 5 --reason 'the step is deployed'"],
+  },
+  processes: {
+    title: 'Processes that are loaded',
+    commands: { list: listProcesses, pause: pauseProcess, resume: resumeProcess },
+    examples: ['processes list', "processes pause OrderProcess --reason 'migration'"],
+  },
+  companies: {
+    title: 'Companies: the pause of all runs of one company',
+    commands: { paused: listPausedCompanies, pause: pauseCompany, resume: resumeCompany },
+    examples: ["companies pause 9341453908059889 --reason 'month end'", 'companies paused'],
+  },
+  schedules: {
+    title: 'Schedules: when runs begin without a request',
+    commands: {
+      list: listSchedules,
+      pause: pauseSchedule,
+      resume: resumeSchedule,
+      run: runSchedule,
     },
-  ],
-  [
-    'processes',
-    {
-      title: 'Processes that are loaded',
-      commands: new Map([
-        ['list', listProcesses],
-        ['pause', pauseProcess],
-        ['resume', resumeProcess],
-      ]),
-      examples: ['processes list', "processes pause OrderProcess --reason 'migration'"],
-    },
-  ],
-  [
-    'companies',
-    {
-      title: 'Companies: the pause of all runs of one company',
-      commands: new Map([
-        ['paused', listPausedCompanies],
-        ['pause', pauseCompany],
-        ['resume', resumeCompany],
-      ]),
-      examples: ["companies pause 9341453908059889 --reason 'month end'", 'companies paused'],
-    },
-  ],
-  [
-    'schedules',
-    {
-      title: 'Schedules: when runs begin without a request',
-      commands: new Map([
-        ['list', listSchedules],
-        ['pause', pauseSchedule],
-        ['resume', resumeSchedule],
-        ['run', runSchedule],
-      ]),
-      examples: ['schedules list', "schedules run Reports nightly --reason 'the night was missed'"],
-    },
-  ],
-  [
-    'books',
-    {
-      title: 'The books of a company',
-      commands: new Map([['check', checkBooks]]),
-      examples: ['books check --realm 9341453908059889 --month 2026-10'],
-    },
-  ],
-  [
-    'console',
-    {
-      title: 'The web console: how persons sign in',
-      commands: new Map([
-        ['sign-in', makeSignInLink],
-        ['password', makePassword],
-        ['sessions', manageSessions],
-      ]),
-      examples: ['console sign-in', 'console password ada --role operator'],
-    },
-  ],
-  [
-    'entries',
-    {
-      title: 'The book of entries: what runs have written to the books of companies',
-      commands: new Map([
-        ['list', listEntries],
-        ['show', showEntries],
-      ]),
-      examples: ['entries list --transaction 66', 'entries show Invoice 129'],
-    },
-  ],
-  [
-    'actions',
-    {
-      title: 'The action log: who changed which run or process, and why',
-      commands: new Map([['list', listActions]]),
-      examples: ['actions list --id 66'],
-    },
-  ],
-  [
-    'audit',
-    {
-      title: 'The audit log: who did what to which credential',
-      commands: new Map([
-        ['list', auditList],
-        ['verify', auditVerify],
-      ]),
-      examples: ['audit list --name ACC-9341453908059889', 'audit verify'],
-    },
-  ],
-  [
-    'keys',
-    {
-      title: 'Service keys of callers',
-      commands: new Map([
-        ['new', makeKey],
-        ['list', listKeys],
-        ['revoke', revokeKey],
-      ]),
-      examples: [
-        "keys new --id erp --scope gateway:read --realm '93414*' --expires 90d",
-        'keys revoke --id erp',
-      ],
-    },
-  ],
-])
+    examples: ['schedules list', "schedules run Reports nightly --reason 'the night was missed'"],
+  },
+  books: {
+    title: 'The books of a company',
+    commands: { check: checkBooks },
+    examples: ['books check --realm 9341453908059889 --month 2026-10'],
+  },
+  console: {
+    title: 'The web console: how persons sign in',
+    commands: { 'sign-in': makeSignInLink, password: makePassword, sessions: manageSessions },
+    examples: ['console sign-in', 'console password ada --role operator'],
+  },
+  entries: {
+    title: 'The book of entries: what runs have written to the books of companies',
+    commands: { list: listEntries, show: showEntries },
+    examples: ['entries list --transaction 66', 'entries show Invoice 129'],
+  },
+  actions: {
+    title: 'The action log: who changed which run or process, and why',
+    commands: { list: listActions },
+    examples: ['actions list --id 66'],
+  },
+  audit: {
+    title: 'The audit log: who did what to which credential',
+    commands: { list: auditList, verify: auditVerify },
+    examples: ['audit list --name ACC-9341453908059889', 'audit verify'],
+  },
+  keys: {
+    title: 'Service keys of callers',
+    commands: { new: makeKey, list: listKeys, revoke: revokeKey },
+    examples: [
+      "keys new --id erp --scope gateway:read --realm '93414*' --expires 90d",
+      'keys revoke --id erp',
+    ],
+  },
+}
+
+export const groups: ReadonlyMap<string, Group> = new Map(
+  Object.entries(table).map(([name, { commands, ...group }]) => [
+    name,
+    { ...group, commands: new Map(Object.entries(commands)) },
+  ]),
+)
 
 /** The commands that belong to no group. */
 export const single: ReadonlyMap<string, Command> = new Map([

@@ -1,4 +1,5 @@
 import type { Clock } from '@integration-host/shared/process/clock'
+import { beforeAll, beforeEach } from 'vitest'
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { readConfig } from '../src/config.ts'
@@ -132,5 +133,18 @@ export async function startProvider(
       (await (await provider.sandbox('GET', 'counters')).json()) as CountersView,
     [Symbol.asyncDispose]: () => service[Symbol.asyncDispose](),
   }
+  return provider
+}
+
+/** Starts a provider for the tests of a file, and resets it before each of them. */
+export function useProvider(): ProviderFixture {
+  const provider = {} as ProviderFixture // its members are assigned before the first test
+  beforeAll(async () => {
+    Object.assign(provider, await startProvider())
+    return () => provider[Symbol.asyncDispose]()
+  })
+  beforeEach(async () => {
+    await provider.sandbox('POST', 'reset')
+  })
   return provider
 }

@@ -1,3 +1,4 @@
+import { addAbortListener } from 'node:events'
 import { join } from 'node:path'
 import {
   type CheckResult,
@@ -42,7 +43,7 @@ export async function examinePostgres(
     driverOptions(address, sockets, { max: 1, startup: { application_name: 'doctor' } }),
   )
   const stop = (): void => void sql.end({ timeout: 0 })
-  signal.addEventListener('abort', stop, { once: true })
+  using _listener = addAbortListener(signal, stop)
   try {
     const [settings] = await sql<Settings[]>`
       select current_setting('server_version') as version,
@@ -67,7 +68,6 @@ export async function examinePostgres(
   } catch (error) {
     return [unreachable(host, 'DATABASE_URL', signal.aborted ? new DeadlinePassed() : error)]
   } finally {
-    signal.removeEventListener('abort', stop)
     await sql.end({ timeout: 1 })
     sockets.closeAll()
   }

@@ -1,3 +1,4 @@
+import { addAbortListener } from 'node:events'
 import {
   type CheckResult,
   ok,
@@ -46,7 +47,7 @@ async function examineNode(
   const { tlsOptions } = await import('@integration-host/shared/messaging/rabbitmq/connection')
   let model: ChannelModel | null = null
   const stop = (): void => void model?.close().catch(() => {})
-  signal.addEventListener('abort', stop, { once: true })
+  using _listener = addAbortListener(signal, stop)
   try {
     model = await connect(node.url, {
       timeout: TIMEOUT_MS,
@@ -62,7 +63,6 @@ async function examineNode(
   } catch (error) {
     return [unreachable(node.name, 'AMQP_URL', signal.aborted ? new DeadlinePassed() : error)]
   } finally {
-    signal.removeEventListener('abort', stop)
     await model?.close().catch(() => {})
   }
 }

@@ -1,3 +1,4 @@
+import { addAbortListener } from 'node:events'
 import {
   type CheckResult,
   ok,
@@ -102,7 +103,7 @@ async function examineServer(
   let failure: unknown
   redis.on('error', (error) => (failure ??= error))
   const stop = (): void => redis.disconnect()
-  signal.addEventListener('abort', stop, { once: true })
+  using _listener = addAbortListener(signal, stop)
   try {
     await redis.connect()
     const info = await redis.info()
@@ -143,7 +144,6 @@ async function examineServer(
     const reason = signal.aborted ? new DeadlinePassed() : (failure ?? error)
     return { isPrimary: false, results: [unreachable(host, 'REDIS_URL', reason)] }
   } finally {
-    signal.removeEventListener('abort', stop)
     redis.disconnect()
   }
 }

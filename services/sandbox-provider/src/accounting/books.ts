@@ -6,7 +6,6 @@ import { companyInfo } from '../company/company-info.ts'
 import type { Preferences } from '../company/preferences.ts'
 import type { BookChange, OnChange } from '../webhooks/notification.ts'
 import { type ApiErrorCode, apiErrorDocument } from './api-errors.ts'
-import { batchItems, type BatchItem } from './batch.ts'
 import { changeData } from './change-data.ts'
 import { type Entity, entityOf } from './entities.ts'
 import type { Body, Posted, PostedEntities, PostRequest } from './posted-entities.ts'
@@ -99,23 +98,26 @@ export function createBooks(deps: BooksDeps) {
     return { name: entity, all }
   }
 
-  function itemResult(realm: string, requestId: string | null, item: BatchItem, now: Date): Body {
-    const { bId } = item
-    const result =
-      item.kind === 'rejected'
-        ? item
-        : item.kind === 'query'
-          ? query(realm, item.statement, now)
-          : write(
-              {
-                realm,
-                entity: item.entity,
-                operation: item.operation,
-                requestId: requestId === null ? null : requestId + bId,
-              },
-              item.body,
-              now,
-            )
+  /** Executes an item of a batch. A failed item does not affect the other items. */
+  function itemResult(realm: string, requestId: string | null, item: unknown, now: Date): Body {
+    const { bId: given, operation, optionsData, Query: statement, ...named } = asObject(item) ?? {}
+    const bId = typeof given === 'string' ? given : ''
+    const execute = (): BooksResult => {
+      const joined = requestId === null ? null : requestId + bId
+      if (joined !== null && joined.length > MAX_JOINED) return { error: '2130' }
+      if (typeof statement === 'string') return query(realm, statement, now)
+      const [[name, content] = ['', null], ...others] = Object.entries(named)
+      const entity = entityOf(name)
+      if (entity === null || others.length > 0 || !BATCH_OPERATIONS.has(String(operation)))
+        return { error: '500' }
+      const object = asObject(content)
+      if (object === null) return { error: '2010' }
+      // In a batch, Intuit voids an object if an update has `optionsData: 'void'`.
+      const isVoid = operation === 'update' && optionsData === 'void'
+      const request = { realm, entity, operation: isVoid ? 'void' : String(operation) }
+      return write({ ...request, requestId: joined }, object, now)
+    }
+    const result = execute()
     if ('error' in result) return { bId, ...apiErrorDocument(result.error) }
     const { time: _, ...content } = result.document
     return { bId, ...content }
@@ -164,19 +166,22 @@ export function createBooks(deps: BooksDeps) {
     },
     query,
     /**
+     * Executes several writes and queries.
+     *
      * @param requestId the `requestid` of the batch. The `requestid` of an item consists of this value and the `bId` of
      * the item.
+     * @see https://developer.intuit.com/app/developer/qbo/docs/learn/explore-the-quickbooks-online-api/batch
      */
     batch(realm: string, requestId: string | null, body: Body, now: Date): BooksResult {
-      const items = batchItems(body, requestId)
-      if (typeof items === 'string') return { error: items }
-      const results = items.map((item) => itemResult(realm, requestId, item, now))
+      const { BatchItemRequest: items } = body
+      if (requestId !== null && requestId.length > MAX_JOINED) return { error: '2130' }
+      if (!Array.isArray(items)) return { error: '2010' }
+      if (items.length > MAX_BATCH_ITEMS) return { error: '1040' }
+      const results = items.map((item: unknown) => itemResult(realm, requestId, item, now))
       return { document: { BatchItemResponse: results, time: now.toISOString() } }
     },
-    changes(realm: string, given: Parameters<typeof changeData>[2], now: Date): BooksResult {
-      const found = changeData(posted, realm, given, now)
-      return found.kind === 'found' ? found : { error: '2010', detail: found.detail }
-    },
+    changes: (realm: string, given: Parameters<typeof changeData>[2], now: Date): BooksResult =>
+      changeData(posted, realm, given, now),
     report(
       realm: string,
       name: string,
@@ -191,6 +196,11 @@ export function createBooks(deps: BooksDeps) {
 }
 
 export type Books = ReturnType<typeof createBooks>
+
+const MAX_BATCH_ITEMS = 30
+/** Intuit joins the `requestid` of a batch with the `bId` of each item. Both together may have this many characters. */
+const MAX_JOINED = 50
+const BATCH_OPERATIONS = new Set(['create', 'update', 'delete', 'void'])
 
 const createdAt = ({ MetaData }: Body): number =>
   Date.parse(String(asObject(MetaData)?.['CreateTime']))

@@ -12,10 +12,6 @@ const MAX_DAYS = 30
 const MAX_OBJECTS = 1_000
 const DAY_MS = 86_400_000
 
-export type ChangeData =
-  | { readonly kind: 'found'; readonly document: Body }
-  | { readonly kind: 'rejected'; readonly detail: string }
-
 /**
  * Returns the response to a request for change data. `changedSince` is inclusive. Objects are sorted by the time of
  * their change. At most 1,000 objects are returned, and the response does not show whether there are more. Intuit
@@ -28,20 +24,20 @@ export function changeData(
   realm: string,
   given: { readonly entities: string; readonly changedSince: string },
   now: Date,
-): ChangeData {
+): { readonly document: Body } | { readonly error: '2010'; readonly detail: string } {
   const names = given.entities.split(',').map((name) => name.trim())
   const entities: Entity[] = []
   for (const name of names) {
     const entity = entityOf(name)
     if (entity === null || NOT_COVERED.has(entity))
-      return { kind: 'rejected', detail: 'entities has a kind of object without change data.' }
+      return { error: '2010', detail: 'entities has a kind of object without change data.' }
     entities.push(entity)
   }
   const since = Date.parse(given.changedSince)
   if (!/^\d{4}-\d\d-\d\d/.test(given.changedSince) || Number.isNaN(since))
-    return { kind: 'rejected', detail: 'changedSince must be a date or a time.' }
+    return { error: '2010', detail: 'changedSince must be a date or a time.' }
   if (since < now.getTime() - MAX_DAYS * DAY_MS)
-    return { kind: 'rejected', detail: `changedSince may be at most ${MAX_DAYS} days ago.` }
+    return { error: '2010', detail: `changedSince may be at most ${MAX_DAYS} days ago.` }
   let left = MAX_OBJECTS
   const responses = entities.map((entity) => {
     const found = posted.changes(realm, entity, since).slice(0, left)
@@ -49,7 +45,6 @@ export function changeData(
     return found.length === 0 ? {} : { [entity]: found, startPosition: 1, maxResults: found.length }
   })
   return {
-    kind: 'found',
     document: { CDCResponse: [{ QueryResponse: responses }], time: now.toISOString() },
   }
 }

@@ -1,17 +1,11 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type ProviderFixture, REALM, startProvider } from '../../test-support/provider-fixture.ts'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { REALM, useProvider } from '../../test-support/provider-fixture.ts'
 
-let provider: ProviderFixture
+const provider = useProvider()
 let accessToken: string
-
-beforeAll(async () => {
-  provider = await startProvider()
-})
 beforeEach(async () => {
-  await provider.sandbox('POST', 'reset')
   accessToken = (await provider.tokens()).access_token
 })
-afterAll(() => provider[Symbol.asyncDispose]())
 
 interface Attachable {
   readonly Id: string

@@ -1,5 +1,5 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type ProviderFixture, REALM, startProvider } from '../../test-support/provider-fixture.ts'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { REALM, useProvider } from '../../test-support/provider-fixture.ts'
 
 /** The members of response bodies that the tests read. */
 interface Document {
@@ -14,17 +14,11 @@ interface Document {
 type Cells = readonly { readonly value: string }[]
 type ReportRow = { readonly ColData: Cells } | { readonly Summary: { readonly ColData: Cells } }
 
-let provider: ProviderFixture
+const provider = useProvider()
 let accessToken: string
-
-beforeAll(async () => {
-  provider = await startProvider()
-})
 beforeEach(async () => {
-  await provider.sandbox('POST', 'reset')
   accessToken = (await provider.tokens()).access_token
 })
-afterAll(() => provider[Symbol.asyncDispose]())
 
 const at = (path: string) => `/v3/company/${REALM}/${path}`
 const get = async (path: string) => {

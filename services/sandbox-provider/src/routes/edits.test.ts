@@ -1,19 +1,13 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type ProviderFixture, REALM, startProvider } from '../../test-support/provider-fixture.ts'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { REALM, useProvider } from '../../test-support/provider-fixture.ts'
 
 type Body = Readonly<Record<string, unknown>>
 
-let provider: ProviderFixture
+const provider = useProvider()
 let accessToken: string
-
-beforeAll(async () => {
-  provider = await startProvider()
-})
 beforeEach(async () => {
-  await provider.sandbox('POST', 'reset')
   accessToken = (await provider.tokens()).access_token
 })
-afterAll(() => provider[Symbol.asyncDispose]())
 
 const api = async (path: string, body?: object): Promise<Body> => {
   const init = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) }

@@ -1,16 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type ProviderFixture, REALM, startProvider } from '../../test-support/provider-fixture.ts'
+import { describe, expect, it } from 'vitest'
+import {
+  type ProviderFixture,
+  REALM,
+  startProvider,
+  useProvider,
+} from '../../test-support/provider-fixture.ts'
 
-let provider: ProviderFixture
-
-beforeAll(async () => {
-  provider = await startProvider()
-})
-beforeEach(async () => {
-  await provider.sandbox('POST', 'reset')
-})
-afterAll(() => provider[Symbol.asyncDispose]())
+const provider = useProvider()
 
 const companyInfo = `/v3/company/${REALM}/companyinfo/${REALM}`
 

@@ -1,25 +1,16 @@
 import { createHash } from 'node:crypto'
 import { createRemoteJWKSet, jwtVerify } from 'jose'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import {
   basic,
   CLIENT_ID,
   CLIENT_SECRET,
-  type ProviderFixture,
   REALM,
-  startProvider,
   type Tokens,
+  useProvider,
 } from '../../test-support/provider-fixture.ts'
 
-let provider: ProviderFixture
-
-beforeAll(async () => {
-  provider = await startProvider()
-})
-beforeEach(async () => {
-  await provider.sandbox('POST', 'reset')
-})
-afterAll(() => provider[Symbol.asyncDispose]())
+const provider = useProvider()
 
 const INVALID_CODE = { error: 'invalid_grant', error_description: 'Invalid authorization code' }
 const INVALID_REFRESH_TOKEN = {
