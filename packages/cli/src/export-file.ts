@@ -1,28 +1,29 @@
-import { type FileHandle, link, lstat, open, rename, rm } from 'node:fs/promises'
+import { link, lstat, open, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { ExportDocument } from '@integration-host/shared/contracts/custody'
 import { syncFolder } from '@integration-host/shared/files/durable-file'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { CommandFailed, exitCodes } from './exit-code.ts'
 
-/**
- * A file of exported credentials with one document per line and mode 0600. Documents are written to `<path>.part`,
- * which is moved to `<path>` when the export is complete.
- *
- * The exporting installation no longer uses the exported credentials, so this file may be the only usable copy. Each
- * document is therefore flushed to disk before the next document is requested.
- */
-export interface ExportFile {
-  append(document: ExportDocument): Promise<void>
+/** A new file, which is written to `<path>.part` and moved to `<path>` when it is complete. */
+interface NewFile<Line> {
+  append(line: Line): Promise<void>
   /** Moves the file to its final name. */
   finish(): Promise<void>
   /** Deletes the unfinished file. */
   discard(): Promise<void>
 }
 
-/** Creates `<path>.part`. @throws {CommandFailed} `<path>` or `<path>.part` exists, or the folder cannot be written. */
-export async function createExportFile(path: string): Promise<ExportFile> {
-  const { part, file } = await openPart(path, 'its received credentials are in it')
+/**
+ * Creates a file of exported credentials with one document per line and mode 0600.
+ *
+ * The exporting installation no longer uses the exported credentials, so this file may be the only usable copy. Each
+ * document is therefore flushed to disk before the next document is requested.
+ *
+ * @throws {CommandFailed} `<path>` or `<path>.part` exists, or the folder cannot be written.
+ */
+export async function createExportFile(path: string): Promise<NewFile<ExportDocument>> {
+  const { part, file, discard } = await openPart(path, 'its received credentials are in it')
   let bytes = 0
   return {
     async append(document) {
@@ -48,30 +49,19 @@ export async function createExportFile(path: string): Promise<ExportFile> {
         )
       }
     },
-    async discard() {
-      await file.close()
-      await rm(part, { force: true })
-    },
+    discard,
   }
-}
-
-/**
- * A file that receives its lines in chunks and is flushed once, at the end. The lines are written to `<path>.part`,
- * which is then moved to `<path>`.
- */
-export interface LinesFile {
-  append(line: string): Promise<void>
-  /** Flushes the file and moves it to its final name. */
-  finish(): Promise<void>
-  /** Deletes the unfinished file. */
-  discard(): Promise<void>
 }
 
 const CHUNK_CHARACTERS = 262_144
 
-/** Creates `<path>.part`. @throws {CommandFailed} `<path>` or `<path>.part` exists, or the folder cannot be written. */
-export async function createLinesFile(path: string): Promise<LinesFile> {
-  const { part, file } = await openPart(path, 'it has a part of the runs')
+/**
+ * Creates a file that receives its lines in chunks and is flushed once, at the end.
+ *
+ * @throws {CommandFailed} `<path>` or `<path>.part` exists, or the folder cannot be written.
+ */
+export async function createLinesFile(path: string): Promise<NewFile<string>> {
+  const { part, file, discard } = await openPart(path, 'it has a part of the runs')
   let chunk = ''
   async function flush(): Promise<void> {
     const text = chunk
@@ -95,10 +85,7 @@ export async function createLinesFile(path: string): Promise<LinesFile> {
         await file.close()
         await place(part, path)
       }),
-    async discard() {
-      await file.close()
-      await rm(part, { force: true })
-    },
+    discard,
   }
 }
 
@@ -109,15 +96,17 @@ export async function createLinesFile(path: string): Promise<LinesFile> {
  * behind.
  * @throws {CommandFailed} `<path>` or `<path>.part` exists, or the folder cannot be written.
  */
-async function openPart(
-  path: string,
-  left: string,
-): Promise<{ readonly part: string; readonly file: FileHandle }> {
+async function openPart(path: string, left: string) {
   if (await exists(path))
     throw new CommandFailed(exitCodes.failed, `${path} exists and is never overwritten.`)
   const part = `${path}.part`
   try {
-    return { part, file: await open(part, 'wx', 0o600) }
+    const file = await open(part, 'wx', 0o600)
+    const discard = async (): Promise<void> => {
+      await file.close()
+      await rm(part, { force: true })
+    }
+    return { part, file, discard }
   } catch (error) {
     if (reasonOf(error) !== 'EEXIST') throw unwritable(path, error)
     throw new CommandFailed(
