@@ -259,7 +259,7 @@ export const isInteractive = ({ stdin, stderr }: Terminal): boolean =>
   stdin.isTTY === true && stderr.isTTY === true
 
 /** Prompts for one line of input. The terminal echoes the input. */
-export const prompt = (terminal: Terminal, question: string): Promise<string> =>
+const prompt = (terminal: Terminal, question: string): Promise<string> =>
   promptOn(terminal, terminal.stderr, question)
 
 /** Prompts for a confirmation; the default is no. */

@@ -41,7 +41,7 @@ export const credentialPages = (
     mostPerPage: PAGE,
   })
 
-export const pathOf = (name: string): string => `/credentials/${encodeURIComponent(name)}`
+const pathOf = (name: string): string => `/credentials/${encodeURIComponent(name)}`
 
 export const list = defineCommand({
   summary: 'list credentials with their state',
@@ -98,7 +98,7 @@ Examples:
 })
 
 /** Prints a credential as JSON, or as lines for people. */
-export async function printCredential(
+async function printCredential(
   output: Given<CommonOptions>['output'],
   credential: CredentialView,
 ): Promise<void> {

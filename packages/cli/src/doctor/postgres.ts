@@ -43,7 +43,7 @@ export async function examinePostgres(
     driverOptions(address, sockets, { max: 1, startup: { application_name: 'doctor' } }),
   )
   const stop = (): void => void sql.end({ timeout: 0 })
-  using _listener = addAbortListener(signal, stop)
+  using _ = addAbortListener(signal, stop)
   try {
     const [settings] = await sql<Settings[]>`
       select current_setting('server_version') as version,

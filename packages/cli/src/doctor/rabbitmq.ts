@@ -47,7 +47,7 @@ async function examineNode(
   const { tlsOptions } = await import('@integration-host/shared/messaging/rabbitmq/connection')
   let model: ChannelModel | null = null
   const stop = (): void => void model?.close().catch(() => {})
-  using _listener = addAbortListener(signal, stop)
+  using _ = addAbortListener(signal, stop)
   try {
     model = await connect(node.url, {
       timeout: TIMEOUT_MS,

@@ -103,7 +103,7 @@ async function examineServer(
   let failure: unknown
   redis.on('error', (error) => (failure ??= error))
   const stop = (): void => redis.disconnect()
-  using _listener = addAbortListener(signal, stop)
+  using _ = addAbortListener(signal, stop)
   try {
     await redis.connect()
     const info = await redis.info()

@@ -336,7 +336,6 @@ export function createGrants({
     },
   }
 }
-export type Grants = ReturnType<typeof createGrants>
 
 /**
  * Returns the subject (`sub`) of the fictitious user of a company. The subject is a UUID that is derived from the

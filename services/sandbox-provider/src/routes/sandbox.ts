@@ -262,15 +262,15 @@ function editObjects(
   edits: z.output<typeof Edits>['edits'],
   now: Date,
 ): z.output<typeof ObjectList>['objects'] {
-  return edits.map(({ entity: name, id = null, operation, change }, index) => {
+  return edits.map(({ entity: name, id = null, operation: kind, change }, index) => {
     const rejected = (reason: string) =>
       new IntegrationError('invalid_request', `edits[${index}]: ${reason}`)
-    const isPreferences = name === 'Preferences' && operation === 'update'
+    const isPreferences = name === 'Preferences' && kind === 'update'
     const entity = isPreferences ? name : entityOf(name)
     if (entity === null) throw rejected('has no kind of object that can be edited so')
-    if (!isPreferences && (operation === 'create') !== (id === null))
+    if (!isPreferences && (kind === 'create') !== (id === null))
       throw rejected('must have an id, except for a creation')
-    const result = books.edit(realm, { entity, id, operation, change }, now)
+    const result = books.edit(realm, { entity, id, operation: kind, change }, now)
     if ('error' in result) throw rejected(result.detail ?? apiErrors[result.error].message)
     return { [entity]: result.document[entity] as Record<string, unknown> }
   })

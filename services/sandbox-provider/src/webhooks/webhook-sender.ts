@@ -41,7 +41,7 @@ export const WebhookSettings = z
 export type WebhookSettings = z.output<typeof WebhookSettings>
 
 /** The default settings: webhooks are sent as Intuit documents them, without faults. */
-export const documentedWebhooks: WebhookSettings = {
+const documentedWebhooks: WebhookSettings = {
   format: 'cloudevents',
   batchMs: 50,
   copies: 1,
