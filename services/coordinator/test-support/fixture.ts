@@ -4,7 +4,6 @@ import { join } from 'node:path'
 import type { TestDatabase } from '@integration-host/postgres/test-support/database'
 import { digestOf } from '@integration-host/shared/access/key-list'
 import {
-  changesTopology,
   credentialsTopology,
   ladder,
   processTopology,
@@ -16,6 +15,7 @@ import {
   entriesQueue,
   changesQueue,
   onQueue,
+  PROVIDER_EXCHANGE,
 } from '@integration-host/shared/contracts/provider-event'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { readEvents } from '@integration-host/shared/http/response-body'
@@ -29,6 +29,7 @@ import { createLogger, type Logger } from '@integration-host/shared/observabilit
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
 import { Secret } from '@integration-host/shared/secrets/secret'
+import { atEndOfFile } from '@integration-host/shared/test-support/end-of-file'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { postJson } from '@integration-host/shared/test-support/post-json'
 import { connect } from 'amqplib'
@@ -100,11 +101,11 @@ const silent = createLogger('test', 'silent')
 
 export async function openBackends(
   kind: 'embedded' | 'real',
-  steps: Readonly<Record<string, readonly string[]>> = { OrderProcess: ['order', 'report', 'csv'] },
+  steps: Steps = { OrderProcess: ['order', 'report', 'csv'] },
 ): Promise<Backends> {
   const dataDir = await mkdtemp(join(tmpdir(), 'coordinator-'))
-  const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
   const database = kind === 'real' ? await takeDatabase() : null
+  const prefix = database === null ? newPrefix() : await takePrefix(steps)
   return {
     kind,
     dataDir,
@@ -128,7 +129,7 @@ export async function openBackends(
       await rm(dataDir, { recursive: true, force: true })
       if (database === null) return
       await database[Symbol.asyncDispose]()
-      await removeTopology(prefix, steps)
+      unusedPrefixes.get(JSON.stringify(steps))?.push(prefix)
     },
   }
 }
@@ -144,36 +145,85 @@ export const environmentOf = ({ database, prefix, dataDir }: Backends) => ({
   LOCAL_PULL_SECONDS: '0.2',
 })
 
-async function removeTopology(
-  prefix: string,
-  steps: Readonly<Record<string, readonly string[]>>,
-): Promise<void> {
+const newPrefix = (): string => `test-${crypto.randomUUID().slice(0, 8)}.`
+
+/** Prefixes that no test uses at present, by the processes whose queues exist under them. */
+const unusedPrefixes = new Map<string, string[]>()
+
+/**
+ * A prefix of the names of queues for one test. To declare and delete all queues takes RabbitMQ longer than most tests.
+ * Therefore the queues stay, and are emptied for the next test of the file with the same processes.
+ */
+async function takePrefix(steps: Steps): Promise<string> {
+  const key = JSON.stringify(steps)
+  const unused = unusedPrefixes.get(key) ?? []
+  unusedPrefixes.set(key, unused)
+  const known = unused.pop()
+  if (known !== undefined) {
+    await emptyQueues(known, steps)
+    return known
+  }
+  const prefix = newPrefix()
+  atEndOfFile(async () => {
+    unusedPrefixes.delete(key)
+    await removeTopology(prefix, steps)
+  })
+  return prefix
+}
+
+type Steps = Readonly<Record<string, readonly string[]>>
+
+const topologiesOf = (steps: Steps) => [
+  ladder,
+  credentialsTopology,
+  webhooksTopology,
+  processTopology('ChangeFeed', ['read']),
+  ...Object.entries(steps).map(([name, names]) => processTopology(name, names)),
+  ...Object.keys(steps).map((process) => startTopology(process)),
+  ...Object.keys(steps).map((process) => startTopology(process, signalKey(process))),
+]
+
+const queuesOf = (steps: Steps): string[] =>
+  topologiesOf(steps).flatMap((topology) => topology.queues.map(({ name }) => name))
+
+/** The queues whose bindings follow from the definitions that a test loads. */
+const boundQueuesOf = (steps: Steps): string[] =>
+  Object.keys(steps).flatMap((process) => [
+    onQueue(process),
+    changesQueue(process),
+    entriesQueue(process),
+  ])
+
+async function emptyQueues(prefix: string, steps: Steps): Promise<void> {
+  const connection = await connect(amqpUrl())
+  const deletions = await connection.createChannel()
+  const empty = async (name: string): Promise<void> => {
+    // The purge of a queue that no test has declared closes its channel.
+    const channel = await connection.createChannel()
+    channel.on('error', () => {})
+    await channel.purgeQueue(prefix + name).catch(() => {})
+  }
+  await Promise.all([
+    ...queuesOf(steps).map(empty),
+    ...boundQueuesOf(steps).map((name) => deletions.deleteQueue(prefix + name)),
+  ])
+  await connection.close()
+}
+
+async function removeTopology(prefix: string, steps: Steps): Promise<void> {
   const connection = await connect(amqpUrl())
   const channel = await connection.createChannel()
-  const topologies = [
-    ladder,
-    credentialsTopology,
-    webhooksTopology,
-    processTopology('ChangeFeed', ['read']),
-    ...Object.entries(steps).map(([name, names]) => processTopology(name, names)),
-    ...Object.keys(steps).map((process) => startTopology(process)),
-    ...Object.keys(steps).map((process) => startTopology(process, signalKey(process))),
-    ...Object.keys(steps).flatMap((process) => [
-      changesTopology(onQueue(process), process, []),
-      changesTopology(changesQueue(process), process, []),
-      changesTopology(entriesQueue(process), process, []),
-    ]),
-  ]
-  const queues = topologies.flatMap((topology) => topology.queues)
-  const exchanges = topologies.flatMap((topology) => topology.exchanges)
+  const exchanges = topologiesOf(steps).flatMap((topology) => topology.exchanges)
   const names = [
     ...exchanges.map((exchange) => exchange.name),
     TRANSACTIONS_EXCHANGE,
     COORDINATORS_EXCHANGE,
   ]
   await Promise.all([
-    ...queues.map(({ name }) => channel.deleteQueue(prefix + name)),
-    ...names.map((name) => channel.deleteExchange(prefix + name)),
+    ...[...queuesOf(steps), ...boundQueuesOf(steps)].map((name) =>
+      channel.deleteQueue(prefix + name),
+    ),
+    ...[...names, PROVIDER_EXCHANGE].map((name) => channel.deleteExchange(prefix + name)),
   ])
   await connection.close()
 }

@@ -299,7 +299,9 @@ export function changesContract(kind: 'embedded' | 'real'): void {
     })
 
     it('the coordinator declares no queue on.<Process> for a process without the member `on`', async () => {
-      const host = await start({ processes: [processOf('Refund', { steps: { a: complete } })] })
+      const host = await start({
+        processes: [processOf('Refund', { steps: { refund: complete } })],
+      })
       const other = await start({ processes: [sale], source: host.source, bus: host.bus })
       await isConsumed(other)
       expect(await host.bus.depth(onQueue('Refund'))).toBeNull()
