@@ -108,6 +108,20 @@ describe('queueing runs in the console', () => {
     await dialog.getByText('"TransactionID": "text-1-copy"').waitFor()
   })
 
+  it('the dialog proposes null for a copy of a run without initial data', async () => {
+    const page = await at.signIn()
+    const dialog = await openQueue(page)
+    await dialog.getByLabel('Id (required)').fill('empty-1')
+    await dialog.getByLabel('Initial data').fill('null')
+    await submit(page).click()
+    await dialog.getByRole('link', { name: 'empty-1' }).click()
+    await page.getByRole('button', { name: 'More about run 0 of empty-1' }).click()
+    await page.getByRole('button', { name: 'Queue a copy with changes…' }).click()
+    await dialog.getByLabel('Initial data').waitFor()
+    expect(await dialog.getByLabel('Initial data').inputValue()).toBe('null')
+    expect(await dialog.getByRole('alert').count()).toBe(0)
+  })
+
   it('the dialog says that a company does not exist, and the console does not queue the transaction', async () => {
     const page = await at.signIn()
     const dialog = await openQueue(page)

@@ -1,5 +1,5 @@
 /** Sends a request, and repeats it after a temporary failure. */
-import { backoffMs } from '@integration-host/shared/process/clock'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import { ProblemError, retryAfterSeconds } from './problem.ts'
 
 export interface AttemptSettings {

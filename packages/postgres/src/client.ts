@@ -1,4 +1,4 @@
-import { backoffMs } from '@integration-host/shared/process/clock'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import postgres from 'postgres'
 import type { PostgresAddress } from './address.ts'
 import type { ServerSockets, Unresponsive } from './server-sockets.ts'

@@ -176,14 +176,18 @@ followAttendance()
 followNetwork()
 followAddress()
 
+const isRejection = (error: unknown): boolean =>
+  error instanceof Problem && error.status >= 400 && error.status < 500
+
 const queries = new QueryClient({
   defaultOptions: {
     queries: {
       // The event stream keeps the pages up to date, so the queries need not be repeated.
       staleTime: Infinity,
       refetchOnWindowFocus: false,
-      // While a service is unavailable, no event reports changes, so a failed read is repeated.
-      refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
+      // While a service is unavailable, no event reports changes, so a failed read is repeated. A rejected one is not.
+      refetchInterval: ({ state: { status, error } }) =>
+        status === 'error' && !isRejection(error) ? 5_000 : false,
       // Only requests without a response are retried, because a restarted console is available within seconds. A
       // rejected request would be rejected again.
       retry: (failures, error) => error instanceof Problem && error.status === 0 && failures < 5,

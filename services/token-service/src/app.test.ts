@@ -155,7 +155,10 @@ describe('the authorization code flow', () => {
       const headers = { Accept: 'text/html' }
       const failed = await callback({ code: 'x', state: started.state }, started.cookie, headers)
       expect(failed.status).toBe(400)
-      expect(await failed.text()).toMatch(form)
+      expect(failed.headers.get('Content-Type')).toContain('text/html')
+      const page = await failed.text()
+      expect(page).toContain('<h1>The authorization cannot be completed</h1>')
+      expect(page).toMatch(form)
       const foreign = await callback({ code: 'x', state: started.state }, '', headers)
       expect(await foreign.text()).not.toContain('<form')
     },

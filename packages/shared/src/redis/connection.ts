@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis'
 import { coalesceWrites } from '../batching.ts'
 import type { Dependency } from '../observability/health.ts'
-import { backoffMs } from '../process/clock.ts'
+import { backoffMs } from '../process/backoff.ts'
 import { nameOf, type Server } from '../process/server-list.ts'
 import type { Secret } from '../secrets/secret.ts'
 import type { TlsFiles } from '../tls/tls-files.ts'

@@ -1,6 +1,6 @@
 /** Decides whether the proxy repeats an attempt. The functions are pure: time and randomness are parameters. */
 import { parseRetryAfter } from '@integration-host/shared/http/header-list'
-import { backoffMs } from '@integration-host/shared/process/clock'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 
 /** The idempotent methods of RFC 9110 §9.2.2. */
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])

@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { useEffect, useRef } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
 import { runPage } from '../../src/isomorphic/pages.ts'
-import { readText } from '../api.ts'
+import { Problem, readText } from '../api.ts'
 import { copyId } from '../queued-data.ts'
 import { ReadProblem } from './problem.tsx'
 import { QueueForm } from './queue-form.tsx'
@@ -45,12 +45,16 @@ function Copy({ run, onClose }: { readonly run: RunView; readonly onClose: () =>
   const { Process: process, TransactionID: id, ReplayID, Realm, Tags } = run
   const data = useQuery({
     queryKey: ['run-text', process, id, ReplayID, 'initial'],
-    queryFn: () => readText(`${runPage(process, id)}/text?run=${ReplayID}&of=initial`),
+    queryFn: () =>
+      readText(`${runPage(process, id)}/text?run=${ReplayID}&of=initial`).catch(
+        (error: unknown) => {
+          if (error instanceof Problem && error.code === NO_TEXT) return 'null'
+          throw error
+        },
+      ),
     gcTime: 0,
   })
-  // For a run without initial data, the data of the copy is null.
-  const isEmpty = data.error !== null && 'code' in data.error && data.error.code === NO_TEXT
-  if (data.data === undefined && !isEmpty)
+  if (data.data === undefined)
     return (
       <>
         <ReadProblem error={data.error} hasData={false} />
@@ -69,7 +73,7 @@ function Copy({ run, onClose }: { readonly run: RunView; readonly onClose: () =>
         id: copyId(id),
         realm: Realm ?? '',
         tags: Tags,
-        data: data.data ?? 'null',
+        data: data.data,
       }}
       onClose={onClose}
     />

@@ -86,7 +86,7 @@ export function bulkRoutes(deps: RouteDeps): Hono {
     async respond({ by, param, query: { cursor } }) {
       const path = `/operations/${encodeURIComponent(param.id)}/objects`
       const page = await coordinator.send(
-        withQuery(path, { limit: OBJECTS, cursor }),
+        withQuery(path, { limit: OBJECTS, cursor: cursor || undefined }),
         by,
         TakenObjectPage,
       )

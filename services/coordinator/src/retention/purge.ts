@@ -20,7 +20,7 @@ import {
 } from '../run/retention.ts'
 import type { OperationStore } from '../bulk/bulk-operation-store.ts'
 import type { PurgePasses } from './purge-passes.ts'
-import type { RunKey } from '../run/run.ts'
+import { keyText, type RunKey } from '../run/run.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import { type Periodic, startPolling } from '../worker/polling.ts'
 import type { RemoveFilesOfRuns } from '../worker/run-files.ts'
@@ -129,9 +129,11 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
   async function removeFilesLeft(process: string): Promise<void> {
     const rows = (await filesLeft.rows()).filter(({ Value }) => Value[0]?.Process === process)
     if (rows.length === 0) return
-    const [failure] = (await deps.removeFiles(rows.flatMap(({ Value }) => Value))).failures
-    if (failure !== undefined) throw failure.error
-    await Promise.all(rows.map((row) => filesLeft.replace(row, undefined)))
+    const { failures } = await deps.removeFiles(rows.flatMap(({ Value }) => Value))
+    const failed = new Set(failures.map(({ run }) => keyText(run)))
+    const removed = rows.filter(({ Value }) => !Value.some((run) => failed.has(keyText(run))))
+    await Promise.all(removed.map((row) => filesLeft.replace(row, undefined)))
+    if (failures[0] !== undefined) throw failures[0].error
   }
 
   async function purgeProcess(policy: RetentionPolicy): Promise<boolean> {

@@ -203,9 +203,8 @@ export function processRoutes({
     const names = (await source.storedProcesses()).filter(
       (name) => !processes.has(name) && !auditor.runsElsewhere(name) && caller.mayUseProcess(name),
     )
-    if (names.length === 0) return []
-    const { unknownProcesses } = await auditor.audit()
-    return names.map((Process) => ({ Process, Unfinished: unknownProcesses[Process] ?? 0 }))
+    const counts = names.length === 0 ? {} : await source.countUnfinished(names)
+    return names.map((Process) => ({ Process, Unfinished: counts[Process] ?? 0 }))
   }
   const setPaused = (isPaused: boolean) => ({
     tags,

@@ -1,4 +1,4 @@
-import { backoffMs } from '@integration-host/shared/process/clock'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 
 /** The number of attempts of a step, and the length of the pauses between them. */
 export interface RetryPolicy {

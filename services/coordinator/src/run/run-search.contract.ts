@@ -202,10 +202,15 @@ export function runSearchContract(name: string, open: () => Promise<MovableSourc
         )
     })
 
-    it('storedProcesses() names the processes that have runs', async () => {
+    it('storedProcesses() names the processes that have runs, and countUnfinished() counts their unfinished runs', async () => {
       expect(await source.storedProcesses()).toEqual([])
       await queueAll()
       const names = ['Invoices', 'OrderProcess']
+      expect(await source.countUnfinished(['Invoices', 'OrderProcess', 'Other'])).toEqual({
+        Invoices: 1,
+        OrderProcess: 3,
+        Other: 0,
+      })
       expect((await source.storedProcesses()).toSorted()).toEqual(names)
       const { unknownProcesses } = await source.audit(['Other'])
       expect(unknownProcesses, 'their unfinished runs').toEqual({ Invoices: 1, OrderProcess: 3 })

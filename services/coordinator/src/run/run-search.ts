@@ -13,6 +13,8 @@ export interface RunSearchSource {
   search(request: RunSearch): Promise<RunPage>
   /** Returns the names of the processes that have runs. Purged runs and processes that are not loaded are included. */
   storedProcesses(): Promise<readonly string[]>
+  /** Returns the number of unfinished runs of each of these processes. */
+  countUnfinished(processes: readonly string[]): Promise<Readonly<Record<string, number>>>
 }
 
 /**

@@ -61,6 +61,7 @@ type PassedThrough =
   | 'runsOf'
   | 'startWebhooks'
   | 'storedProcesses'
+  | 'countUnfinished'
   | 'takeTurns'
   | 'watch'
   | 'webhookBacklog'

@@ -7,7 +7,7 @@
  * `transaction-source.contract.ts` tests both sources.
  */
 import type { NotBefore } from '@integration-host/shared/contracts/transaction'
-import { backoffMs } from '@integration-host/shared/process/clock'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { StepCall, Transition } from './progress.ts'
 import {
   earlierStepNotCompleted,

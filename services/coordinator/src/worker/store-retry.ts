@@ -1,4 +1,4 @@
-import { backoffMs } from '@integration-host/shared/process/clock'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type ErrorCode, hasCode } from '@integration-host/shared/errors'
 

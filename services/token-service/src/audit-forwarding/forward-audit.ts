@@ -17,7 +17,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
-import { backoffMs } from '@integration-host/shared/process/clock'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import type { CustodyDeps } from '../credential/custody-deps.ts'
 

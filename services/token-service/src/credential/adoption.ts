@@ -21,7 +21,7 @@
 import { createHash } from 'node:crypto'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { hasCode } from '@integration-host/shared/errors'
-import { backoffMs } from '@integration-host/shared/process/clock'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import { createSemaphore } from '@integration-host/shared/process/limits'
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import type { Secret } from '@integration-host/shared/secrets/secret'

@@ -1,6 +1,6 @@
 /** The classes of faults, the text of a fault, and the delay before a failed refresh is retried. */
 import type { Fault } from '@integration-host/shared/contracts/credential'
-import { backoffMs } from '@integration-host/shared/process/clock'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { ProviderResponse } from '../provider/provider.ts'
 
 /**

@@ -1,5 +1,5 @@
 /** Completes the index of the credential store in the background after each start. */
-import { backoffMs } from '@integration-host/shared/process/clock'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { CustodyDeps } from './custody-deps.ts'
 
 /**

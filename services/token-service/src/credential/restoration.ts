@@ -11,7 +11,7 @@
  *   shuts down.
  */
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
-import { backoffMs } from '@integration-host/shared/process/clock'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import { createSemaphore } from '@integration-host/shared/process/limits'
 import type { Credential, Grant } from './credential.ts'
 import { type CredentialStore, type Lease, VersionConflict } from './credential-store.ts'

@@ -109,14 +109,19 @@ describe('PATCH /credentials/{name}', () => {
     })
   })
 
-  it.each([{}, { Label: 7 }, { Tags: [] }, { label: 'lower case' }, null])(
-    'PATCH /credentials/{name} responds 400 to the body %j and changes nothing',
-    async (body) => {
-      await service.ask(PATH, patch({ Label: 'Acme' }))
-      expect((await service.ask(PATH, patch(body))).status).toBe(400)
-      expect((await service.ask(PATH)).body).toMatchObject({ Label: 'Acme' })
-    },
-  )
+  it.each([
+    {},
+    { Label: 7 },
+    { Label: 'a\u2066b' },
+    { Tags: { 'a:b': 'c' } },
+    { Tags: [] },
+    { label: 'lower case' },
+    null,
+  ])('PATCH /credentials/{name} responds 400 to the body %j and changes nothing', async (body) => {
+    await service.ask(PATH, patch({ Label: 'Acme' }))
+    expect((await service.ask(PATH, patch(body))).status).toBe(400)
+    expect((await service.ask(PATH)).body).toMatchObject({ Label: 'Acme' })
+  })
 
   it('PATCH /credentials/{name} responds 404 for an unknown credential and 415 for another content type', async () => {
     expect((await service.ask('/credentials/ACC-2', patch({ Label: 'A' }))).body).toMatchObject({

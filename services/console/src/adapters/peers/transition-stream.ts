@@ -1,6 +1,6 @@
 import { followEvents, openEvents } from '@integration-host/client/events'
 import { parseJson } from '@integration-host/shared/json'
-import { backoffMs } from '@integration-host/shared/process/clock'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import { Transition } from '../../view/run-tracker.ts'
 import type { ServiceClient } from './service-client.ts'
 

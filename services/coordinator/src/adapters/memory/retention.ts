@@ -83,9 +83,9 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
     async forget(dedupeMs, limit) {
       const isForgettable = ({ header }: StoredRun): boolean => {
         const { PurgedAt } = header
+        if (PurgedAt === null || Date.parse(PurgedAt) >= now() - dedupeMs) return false
         const left = filesLeftOf(header)
-        const areFilesLeft = records.get(left.table, left.key) !== undefined
-        return PurgedAt !== null && Date.parse(PurgedAt) < now() - dedupeMs && !areFilesLeft
+        return records.get(left.table, left.key) === undefined
       }
       const old = table
         .all()
@@ -102,13 +102,15 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
       ].slice(0, limit)
       const forgotten = new Set(transactions.flat().map(({ header }) => keyText(header)))
       const families = forgottenFamilies(store, forgotten).map((record) => commit({ record }))
-      const count = await commitCounted(
-        transactions.flat().map(({ header }) => () => ({
-          forgotten: runKey(header),
-          record: countedUp('forget', header.Process),
-        })),
-      )
-      await Promise.all(families)
+      const [count] = await Promise.all([
+        commitCounted(
+          transactions.flat().map(({ header }) => () => ({
+            forgotten: runKey(header),
+            record: countedUp('forget', header.Process),
+          })),
+        ),
+        ...families,
+      ])
       return count
     },
 

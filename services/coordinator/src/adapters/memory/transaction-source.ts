@@ -274,6 +274,10 @@ export async function createMemoryTransactionSource(
 
     search: async (request) => searchRuns(table.all(), request),
     storedProcesses: async () => storedProcesses(table.all()),
+    async countUnfinished(processes) {
+      const active = Map.groupBy(table.active(), ({ header }) => header.Process)
+      return Object.fromEntries(processes.map((name) => [name, active.get(name)?.length ?? 0]))
+    },
 
     async replay(process, transactionId, request, act) {
       const latest = findOrThrow(process.name, transactionId, null, act)

@@ -69,7 +69,7 @@ import {
 } from './statements/sweep-runs.ts'
 import { outdatedPayloads, replacePayloads } from './statements/payloads.ts'
 import { operateRun } from './statements/operate-run.ts'
-import { processNames } from './statements/process-names.ts'
+import { countUnfinished, processNames } from './statements/process-names.ts'
 import { recordOutcomes } from './statements/record-outcomes.ts'
 import { replayRun } from './statements/replay-run.ts'
 import { forgetRuns, oldestKept, purgeable, purgeRuns } from './statements/retention.ts'
@@ -221,6 +221,7 @@ export function createPostgresTransactionSource(
     runsOf: (process, ids, page) => run((sql) => listReplays(sql, process, ids, page)),
     search: (request) => run((sql) => searchRuns(sql, request)),
     storedProcesses: () => run(processNames),
+    countUnfinished: (processes) => run((sql) => countUnfinished(sql, processes)),
     replay: (process, transactionId, request, act) =>
       run((sql) => sql.begin((tx) => replayRun(tx, process, transactionId, request, act, times))),
     operate: (...what) => announcing((tx) => operateRun(tx, ...what, times)),

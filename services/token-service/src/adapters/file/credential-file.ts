@@ -3,7 +3,7 @@
  * at a time.
  *
  * F1  The state in memory changes only after the file was written, so a failed write has no effect.
- * F2  The file is replaced atomically and never changed in place (write-file-atomic.ts).
+ * F2  The file is replaced atomically and never changed in place (`writeFileAtomic` in durable-file.ts).
  * F3  If the file cannot be parsed or was encrypted with other keys, it is left unchanged and the start fails.
  */
 import { chmod, readFile } from 'node:fs/promises'

@@ -15,7 +15,7 @@ import {
 } from '@integration-host/shared/contracts/credential'
 import type { OutboxEntry } from '../../credential/outbox.ts'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { backoffMs } from '@integration-host/shared/process/clock'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import type { CredentialStore } from '../../credential/credential-store.ts'
 import type { CustodyDeps } from '../../credential/custody-deps.ts'

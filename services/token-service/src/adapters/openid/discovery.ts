@@ -10,7 +10,7 @@ import { z } from 'zod'
 import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { parseJson } from '@integration-host/shared/json'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
-import { backoffMs } from '@integration-host/shared/process/clock'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import { isSuccess, NoResponse, sendRequest } from './send-request.ts'
 
 const endpoint = z.url({ protocol: /^https?$/ })

@@ -465,6 +465,19 @@ describe('a new token pair in an unusual response', () => {
   })
 
   it.each([
+    ['no byte', body('')],
+    ['null', body('null')],
+    ['null in UTF-16', body(Buffer.from('null', 'utf16le'))],
+    ['null in UTF-16 with the high byte first', body(utf16be('null'))],
+    ['a byte order mark before null', body('\ufeffnull')],
+    ['XML without a token', body('<Fault type="SERVICE"/>')],
+  ])('a refresh does not say that a response without tokens may hold some: %s', async (_, step) => {
+    const outcome = await refreshWith(step)
+    expect(outcome).toMatchObject({ kind: 'unknown', status: 200 })
+    expect(outcome).not.toHaveProperty('mayHoldTokens')
+  })
+
+  it.each([
     { error: 'invalid_grant', error_description: 'Incorrect refresh_token' },
     { error: 'invalid_grant', access_token: null, refresh_token: '', accessToken: false },
   ])('a refresh reads the error of the response %j, which holds no tokens', async (value) => {
@@ -720,6 +733,12 @@ const answers: readonly Answer[] = [
     at(status, 'try again'),
     { kind: 'unknown', status, body: 'try again' },
   ]),
+  // The outage of a provider must not end a grant.
+  ...[500, 503].map((status): Answer => [
+    `status ${status} with an OAuth error`,
+    at(status, '{"error":"invalid_grant"}'),
+    { kind: 'unknown', status },
+  ]),
   [
     'no response before the deadline',
     { latencyMs: 5_000 },
@@ -728,7 +747,12 @@ const answers: readonly Answer[] = [
   [
     'a gzip bomb although the request accepts identity only',
     coded('gzip', gzipSync(Buffer.alloc(40_000_000, 'x'))),
-    { kind: 'unknown', status: null, body: 'no response (the response is too large)' },
+    {
+      kind: 'unknown',
+      status: null,
+      body: 'no response (the response is too large)',
+      mayHoldTokens: true,
+    },
   ],
 ]
 

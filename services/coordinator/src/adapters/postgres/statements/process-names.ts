@@ -65,3 +65,15 @@ export async function endedRanges(
     select * from r limit ${MOST + 1}`
   return rows.length > MOST ? null : rows
 }
+
+/** Returns the number of unfinished runs of each of these processes. */
+export async function countUnfinished(
+  sql: postgres.Sql,
+  processes: readonly string[],
+): Promise<Readonly<Record<string, number>>> {
+  const rows = await sql<{ process: string; count: number }[]>`
+    select "Process" as process, count(*)::int as count from "Order_Header"
+    where "CompletedAt" is null and ${JSON.stringify(processes)}::text::jsonb ? "Process" group by 1`
+  const counts = new Map(rows.map(({ process, count }) => [process, count]))
+  return Object.fromEntries(processes.map((process) => [process, counts.get(process) ?? 0]))
+}
