@@ -176,8 +176,9 @@ followAttendance()
 followNetwork()
 followAddress()
 
+/** Whether the console has rejected the request. What is not found may still come: a run, a process or a company. */
 const isRejection = (error: unknown): boolean =>
-  error instanceof Problem && error.status >= 400 && error.status < 500
+  error instanceof Problem && error.status >= 400 && error.status < 500 && error.status !== 404
 
 const queries = new QueryClient({
   defaultOptions: {
