@@ -176,9 +176,12 @@ followAttendance()
 followNetwork()
 followAddress()
 
-/** Whether the console has rejected the request. What is not found may still come: a run, a process or a company. */
+/**
+ * Whether the console would reject the request again. It would not if a person signs in meanwhile (401), or if the run,
+ * process or company comes (404).
+ */
 const isRejection = (error: unknown): boolean =>
-  error instanceof Problem && error.status >= 400 && error.status < 500 && error.status !== 404
+  error instanceof Problem && [400, 403, 409, 422].includes(error.status)
 
 const queries = new QueryClient({
   defaultOptions: {
