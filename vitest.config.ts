@@ -16,6 +16,7 @@
  */
 import { fileURLToPath } from 'node:url'
 import { defineConfig, type ViteUserConfig } from 'vitest/config'
+import { gatewayWithoutFastPath } from './packages/fast-http/gateway-project.ts'
 
 // Node stores compiled modules in this folder, also for the services and commands that tests start. Compiling is a third of
 // the processor time that the start of a service or of a test file needs.
@@ -55,15 +56,7 @@ const CAMPAIGNS = [
       globalSetup: BACKENDS,
     },
   },
-  {
-    // The behaviour of the gateway must not depend on its fast path (docs/adr/0014).
-    extends: true as const,
-    test: {
-      name: 'gateway without fast path',
-      env: { FAST_PATH: 'off' },
-      include: ['services/accounting-gateway/src/{listener,service,service.*}.test.ts'],
-    },
-  },
+  gatewayWithoutFastPath,
 ]
 
 /** What the tests of the console share. */
