@@ -27,7 +27,7 @@ const service = useFakeService({
   'GET /processes': () => ({ body: { items: [orders, webhooks] } }),
   'POST /processes/OrderProcess/pause': () => ({ body: orders }),
   'POST /processes/OrderProcess/resume': () => ({ body: { ...orders, Paused: false } }),
-  'POST /processes/Nobody/pause': () => problem(404, 'process_not_found'),
+  'POST /processes/Unknown/pause': () => problem(404, 'process_not_found'),
 })
 
 const cli = (...args: readonly string[]) =>
@@ -52,7 +52,7 @@ describe('the commands `processes`', () => {
     expect(service.requests.at(-1)?.body).toEqual({ Reason: 'migration' })
     expect((await cli('resume', 'OrderProcess')).out).toBe('OrderProcess runs again.\n')
     expect((await cli('pause', 'OrderProcess', '--json')).json).toEqual([orders])
-    expect((await cli('pause', 'Nobody')).code).toBe(3)
+    expect((await cli('pause', 'Unknown')).code).toBe(3)
   })
 
   it.each([

@@ -12,7 +12,7 @@ import { outlineOf } from '../step/definition.ts'
 import type { ProcessOptions } from '../step/process-options.ts'
 import { createOperationStore } from '../bulk/bulk-operation-store.ts'
 import { createPurgePasses } from './purge-passes.ts'
-import { FIRST_END } from '../run/retention.ts'
+import { FILES_LEFT, FIRST_END } from '../run/retention.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import {
   firstPace,
@@ -200,6 +200,27 @@ describe('the retention of finished runs', () => {
     await pass([files, order])
     expect(removed).toEqual(['1', '2'])
     expect(await isPurged(files, '2')).toBe(true)
+  })
+
+  it('the files of a run that cannot be removed keep no other run from being forgotten', async () => {
+    const files = define('Files')
+    for (const id of ['1', '2', '3']) await cancelled(files, id)
+    nowMs += 366 * DAY_MS
+    const removeFiles: RetentionDeps['removeFiles'] = async (runs) => {
+      const failures = runs
+        .filter(({ TransactionID }) => TransactionID === '2')
+        .map((run) => ({ run, error: new Error('EIO') }))
+      return { count: runs.length - failures.length, failures }
+    }
+    const left = async () =>
+      (await source.records(FILES_LEFT).rows()).flatMap(({ Value }) =>
+        Value.map(({ TransactionID }) => TransactionID),
+      )
+    await pass([files], { removeFiles })
+    await pass([files], { removeFiles })
+    expect(await left()).toEqual(['2'])
+    await pass([files])
+    expect(await left()).toEqual([])
   })
 
   it('if a replica dies between the purge of a run and the removal of its files, the files are removed after the restart', async () => {

@@ -4,7 +4,7 @@ import { contractTimes, type MovableSource } from '../../test-support/movable-so
 import { done, failed, failing, process, refs, workOn } from '../../test-support/order-runs.ts'
 import type { StepOutcome } from './progress.ts'
 import { defaultRetryPolicy } from './retry-policy.ts'
-import type { ClaimedRun, Run } from './run.ts'
+import { type ClaimedRun, type Run, runKey } from './run.ts'
 import { WHOLE_PROCESS } from './slots.ts'
 import type { Claim } from './transaction-source.ts'
 import { LOST_BASE_MS } from './transitions.ts'
@@ -200,6 +200,33 @@ export function undoContract(name: string, open: () => Promise<MovableSource>): 
       expect(recovered).toMatchObject({ Status: 'Undoing', InDoubt: false })
       const { attempts } = await read()
       expect(attempts.map(({ Outcome }) => Outcome)).toEqual(['http_400', 'in_doubt', 'in_doubt'])
+    })
+
+    it('a child that is cancelled at a step without a finished item leaves no doubt', async () => {
+      const parent = await claim(await queue('parent'))
+      const child = { TransactionID: 'child', InitialData: null, Realm: null, ConcurrencyKey: null }
+      const place = { Place: 'order', Prefix: '', Total: 1, Tolerated: 0, Concurrent: null }
+      await source.recordChildren(
+        parent.lease,
+        { ...place, process, children: [{ ...child, Item: 0 }] },
+        () => ({
+          status: 'Waiting',
+          stepName: 'order',
+          attempt: 0,
+          delayMs: null,
+          waitingFor: 'children:order',
+          lastError: null,
+          errorClass: null,
+          isInDoubt: false,
+          item: { status: 'Waiting', response: null, data: null, error: null, ask: null },
+        }),
+      )
+      await record(await claim((await read('child')).run), { ...failed, undo: true })
+      await claim((await read('child')).run)
+      const family = { ...runKey(parent.run), Place: 'order' }
+      expect(
+        await source.cancelChildren([{ ...family, which: 'active', isCascade: false }], 10),
+      ).toMatchObject([{ Status: 'UndoFailed', InDoubt: false }])
     })
 
     it('is returned by the sweeper', async () => {

@@ -37,7 +37,7 @@ function arrivalsOf() {
     { process = inline, inserted = count } = {},
   ): Promise<number> {
     let limit = 0
-    await arrivals.queue(process, count, async (start) => {
+    await arrivals.queueAndStart(process, count, async (start) => {
       limit = start?.limit ?? 0
       expect(start?.owner ?? 'replica-1').toBe('replica-1')
       return Array.from({ length: count }, (_, n): QueueResult => {
@@ -72,7 +72,7 @@ describe('runs that start on arrival, without a step message', () => {
   it('the capacity for runs that start on arrival is reserved before they are stored, and released if a run is not claimed', async () => {
     const { arrivals, queue } = arrivalsOf()
     const stored = Promise.withResolvers<never>()
-    const first = arrivals.queue(inline, 3, () => stored.promise)
+    const first = arrivals.queueAndStart(inline, 3, () => stored.promise)
     expect(await queue(10, { inserted: 0 })).toBe(1)
     stored.reject(new Error('unavailable'))
     await expect(first).rejects.toThrow('unavailable')

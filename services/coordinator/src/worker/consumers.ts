@@ -125,29 +125,31 @@ export function createArrivals({ gate, owner, prefetch, runClaimed, log }: Arriv
     void running.add(run)
   }
 
+  /**
+   * Calls `queue` for `count` transactions, and runs the first steps of the runs that `queue` has claimed. `queue` gets
+   * `undefined` if no run may start on arrival.
+   */
+  async function queueAndStart(
+    process: ProcessDefinition,
+    count: number,
+    queue: (start?: StartOnArrival) => Promise<readonly QueueResult[]>,
+  ): Promise<readonly QueueResult[]> {
+    const limit = Math.min(count, roomOf(process))
+    if (limit === 0) return queue()
+    add(process.name, limit)
+    let claims: readonly Claim[] = []
+    try {
+      const results = await queue({ owner, limit })
+      claims = results.flatMap(({ claim }) => claim ?? [])
+      return results
+    } finally {
+      add(process.name, claims.length - limit)
+      for (const claim of claims) start(process, claim)
+    }
+  }
+
   return {
-    /**
-     * Calls `queue` for `count` transactions, and runs the first steps of the runs that `queue` has claimed. `queue` gets
-     * `undefined` if no run may start on arrival.
-     */
-    async queue(
-      process: ProcessDefinition,
-      count: number,
-      queue: (start?: StartOnArrival) => Promise<readonly QueueResult[]>,
-    ): Promise<readonly QueueResult[]> {
-      const limit = Math.min(count, roomOf(process))
-      if (limit === 0) return queue()
-      add(process.name, limit)
-      let claims: readonly Claim[] = []
-      try {
-        const results = await queue({ owner, limit })
-        claims = results.flatMap(({ claim }) => claim ?? [])
-        return results
-      } finally {
-        add(process.name, claims.length - limit)
-        for (const claim of claims) start(process, claim)
-      }
-    },
+    queueAndStart,
     /** Handles a delivery, which uses capacity until it is settled. */
     async handleDelivery<Settlement>(
       process: string,

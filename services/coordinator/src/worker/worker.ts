@@ -90,7 +90,7 @@ export function createWorker(deps: WorkerDeps) {
     /**
      * Queues transactions, and starts runs on arrival (without a step message), as many as this replica has capacity for.
      */
-    queueAndStart: (...given: Parameters<typeof arrivals.queue>) => arrivals.queue(...given),
+    queueAndStart: arrivals.queueAndStart,
     async [Symbol.asyncDispose](): Promise<void> {
       shutdown.abort()
       stepsInFlight.blockNewCalls('all')

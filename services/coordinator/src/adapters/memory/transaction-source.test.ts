@@ -54,6 +54,8 @@ import { subscriptionsContract } from '../../change/subscriptions.contract.ts'
 import { targetCallsContract } from '../../run/target-calls.contract.ts'
 import { createPauseStore } from '../../run/pause.ts'
 import { webhooksContract } from '../../webhook/webhook-queue.contract.ts'
+import type { TransactionSource } from '../../run/transaction-source.ts'
+import type { JournalOptions } from './journal.ts'
 import { createMemoryTransactionSource } from './transaction-source.ts'
 
 const folders: string[] = []
@@ -275,23 +277,26 @@ describe('the files of the in-memory transaction source', () => {
     }
   })
 
+  /** Opens a journal that cannot grow while the disk is full. */
+  const fileOn =
+    (disk: { readonly isFull: boolean }): NonNullable<JournalOptions['openFile']> =>
+    async (path) => {
+      const file = await openFile(path, 'a+')
+      return {
+        appendFile: async (lines) => {
+          if (disk.isFull) throw new Error('ENOSPC')
+          await file.appendFile(lines)
+        },
+        datasync: () => file.datasync(),
+        sync: () => file.sync(),
+        truncate: (length) => file.truncate(length),
+        close: () => file.close(),
+      }
+    }
+
   it('if the disk is full, adding or removing a dead letter fails and changes nothing', async () => {
-    let isFull = false
-    await using source = await createMemoryTransactionSource(folder, {
-      openFile: async (path) => {
-        const file = await openFile(path, 'a+')
-        return {
-          appendFile: async (lines) => {
-            if (isFull) throw new Error('ENOSPC')
-            await file.appendFile(lines)
-          },
-          datasync: () => file.datasync(),
-          sync: () => file.sync(),
-          truncate: (length) => file.truncate(length),
-          close: () => file.close(),
-        }
-      },
-    })
+    const disk = { isFull: false }
+    await using source = await createMemoryTransactionSource(folder, { openFile: fileOn(disk) })
     const letter = {
       Process: process.name,
       Reason: 'malformed',
@@ -302,7 +307,7 @@ describe('the files of the in-memory transaction source', () => {
       ContentBytes: 0,
     }
     await source.addDeadLetter({ ...letter, MessageID: 'a' })
-    isFull = true
+    disk.isFull = true
     const unavailable = { code: 'store_unavailable' }
     await expect(source.addDeadLetter({ ...letter, MessageID: 'b' })).rejects.toMatchObject(
       unavailable,
@@ -310,7 +315,7 @@ describe('the files of the in-memory transaction source', () => {
     await expect(
       source.removeDeadLetters(process.name, null, 'delete_dead_letters', anAct),
     ).rejects.toMatchObject(unavailable)
-    isFull = false
+    disk.isFull = false
     const ids = async () =>
       (await source.deadLetters(process.name, { limit: 10, contentBytes: 1 })).map(
         ({ MessageID }) => MessageID,
@@ -404,8 +409,8 @@ describe('the files of the in-memory transaction source', () => {
     expect(runs).toMatchObject([{ TransactionID: '1', ...members }])
   })
 
-  it('of many concurrent resumes of a run with children, only one is executed', async () => {
-    await using source = await createMemoryTransactionSource(folder)
+  /** Queues the run `parent`, which waits for a child. */
+  async function addParent(source: TransactionSource): Promise<void> {
     const key = { Process: outline.name, TransactionID: 'parent', ReplayID: 0 }
     const step = outline.steps[0]
     await source.queue(outline, [{ TransactionID: 'parent', InitialData: 1 }])
@@ -435,6 +440,34 @@ describe('the files of the in-memory transaction source', () => {
         item: { status: 'Waiting', response: null, data: null, error: null, ask: null },
       }),
     )
+  }
+
+  it('if the disk is full, runs with children are not forgotten, and no rejection is left without a handler', async () => {
+    const disk = { isFull: false }
+    let atMs = Date.now()
+    await using source = await createMemoryTransactionSource(folder, {
+      openFile: fileOn(disk),
+      now: () => atMs,
+    })
+    await addParent(source)
+    await source.operate('cancel', outline, 'parent', null, anAct)
+    const key = { Process: outline.name, TransactionID: 'parent', ReplayID: 0 }
+    atMs += 1_000
+    expect(await source.purge({ process: outline.name, completedMs: 0, failedMs: 0 }, [key])).toBe(
+      1,
+    )
+    for (const row of await source.records(FILES_LEFT).rows())
+      await source.records(FILES_LEFT).replace(row, undefined)
+    atMs += 1_000
+    disk.isFull = true
+    await expect(source.forget(0, 10)).rejects.toMatchObject({ code: 'store_unavailable' })
+    disk.isFull = false
+    expect(await source.forget(0, 10)).toBe(1)
+  })
+
+  it('of many concurrent resumes of a run with children, only one is executed', async () => {
+    await using source = await createMemoryTransactionSource(folder)
+    await addParent(source)
     await source.operate('cancel', outline, 'parent', null, anAct)
     const resumes = await Promise.allSettled(
       Array.from({ length: 20 }, () => source.operate('resume', outline, 'parent', null, anAct)),
