@@ -84,6 +84,9 @@ interface SourceTimes {
   readonly leaseMs?: number
 }
 
+/** The processes whose queues a test needs, with their steps. */
+type Steps = Readonly<Record<string, readonly string[]>>
+
 /**
  * The transaction source and the message bus of a test. Several coordinators can be started on them one after another.
  */
@@ -145,6 +148,9 @@ export const environmentOf = ({ database, prefix, dataDir }: Backends) => ({
   LOCAL_PULL_SECONDS: '0.2',
 })
 
+/** The reply code of RabbitMQ if there is no such queue. */
+const NOT_FOUND = 404
+
 const newPrefix = (): string => `test-${crypto.randomUUID().slice(0, 8)}.`
 
 /** Prefixes that no test uses at present, by the processes whose queues exist under them. */
@@ -170,8 +176,6 @@ async function takePrefix(steps: Steps): Promise<string> {
   })
   return prefix
 }
-
-type Steps = Readonly<Record<string, readonly string[]>>
 
 const topologiesOf = (steps: Steps) => [
   ladder,
@@ -201,7 +205,9 @@ async function emptyQueues(prefix: string, steps: Steps): Promise<void> {
     // The purge of a queue that no test has declared closes its channel.
     const channel = await connection.createChannel()
     channel.on('error', () => {})
-    await channel.purgeQueue(prefix + name).catch(() => {})
+    await channel.purgeQueue(prefix + name).catch((error: unknown) => {
+      if ((error as { readonly code?: unknown }).code !== NOT_FOUND) throw error
+    })
   }
   await Promise.all([
     ...queuesOf(steps).map(empty),
@@ -358,11 +364,7 @@ async function startOn(
  * Opens backends before each test. After the test, they are closed, and before them what was opened on them: the
  * coordinators that `start` has started, and what was given to `use`, in the reverse order.
  */
-export function onBackends(
-  kind: Backends['kind'],
-  steps?: Readonly<Record<string, readonly string[]>>,
-  defaults: FixtureOptions = {},
-) {
+export function onBackends(kind: Backends['kind'], steps?: Steps, defaults: FixtureOptions = {}) {
   let backends: Backends
   let opened: AsyncDisposableStack
   beforeEach(async () => {
