@@ -59,7 +59,7 @@ export const platform: readonly string[] = [
  */
 const platformExceptions: ReadonlyMap<string, readonly string[]> = new Map([
   // The domain folders of accounting-gateway use the types of Node's request and response objects.
-  ['services/accounting-gateway/src/proxy/company-call.ts', ['node:http']],
+  ['services/accounting-gateway/src/proxy/call-types.ts', ['node:http']],
   ['services/accounting-gateway/src/proxy/request-body.ts', ['node:http']],
 ])
 

@@ -2,7 +2,7 @@
  * The credentials of the companies of a test. As in token-service, a credential is refreshed at the sandbox provider
  * when it is due, and the owner of the company gets notices before the grant ends.
  */
-import type { TokenSource } from '@integration-host/accounting-gateway/access-token'
+import type { TokenSource } from '@integration-host/accounting-gateway/token-cache'
 import {
   type CredentialSummary,
   type ExpiryNoticeDays,

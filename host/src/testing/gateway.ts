@@ -3,9 +3,9 @@
  * not limit the number of calls.
  */
 import {
-  createAccessTokens,
+  createTokenCache,
   type TokenSource,
-} from '@integration-host/accounting-gateway/access-token'
+} from '@integration-host/accounting-gateway/token-cache'
 import { createPostMarker } from '@integration-host/accounting-gateway/repeatable-post'
 import {
   afterFailure,
@@ -36,7 +36,7 @@ const TOO_MANY_REQUESTS = 429
 
 export function createGateway(deps: GatewayDeps) {
   const { sandbox, clock, work } = deps
-  const tokens = createAccessTokens({ source: deps.source, now: clock.now })
+  const tokens = createTokenCache({ source: deps.source, now: clock.now })
   const markPost = createPostMarker(intuit.accounting, () => crypto.randomUUID())
   const coolDownDefaultMs = intuit.accounting.limits.coolDownSeconds * 1_000
 

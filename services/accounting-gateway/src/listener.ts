@@ -18,12 +18,7 @@ import type { Scope } from '@integration-host/shared/access/scope'
 import { serveTraced, tracing } from '@integration-host/shared/observability/telemetry'
 import type { BufferedRequest } from '@integration-host/fast-http/buffered-request'
 import type { GatewayMetrics } from './gateway-metrics.ts'
-import type {
-  CallerRequest,
-  CallerResponse,
-  CallResult,
-  CompanyCall,
-} from './proxy/company-call.ts'
+import type { CallerRequest, CallerResponse, CallResult, CompanyCall } from './proxy/call-types.ts'
 import { headerFault, transferCodingFault } from './proxy/headers.ts'
 import { ProxyCall, type ProxyCallDeps } from './proxy/proxy-call.ts'
 import { bufferedBody, requestBody } from './proxy/request-body.ts'

@@ -25,7 +25,7 @@ import { createFastPath } from '@integration-host/fast-http/fast-path'
 import { createListener } from './listener.ts'
 import { createPostMarker } from './proxy/repeatable-post.ts'
 import { upstreamBase } from './proxy/target.ts'
-import { createAccessTokens } from './realm/access-token.ts'
+import { createTokenCache } from './realm/token-cache.ts'
 import { createGatewayLimits } from './realm/process-rate-limiter.ts'
 import type { GatewayLimits } from './realm/throttle.ts'
 
@@ -83,7 +83,7 @@ export async function startAccountingGateway(
   warnOfPlainHttp(config, logger)
   logForwardProxies(config, logger)
   const upstream = await locateUpstream(config, health, stack)
-  const tokens = createAccessTokens({ source: tokenService.source, now: Date.now })
+  const tokens = createTokenCache({ source: tokenService.source, now: Date.now })
   const events = await consumeCredentialEvents(bus, (realm, kind) =>
     tokens.evict(realm, kind === 'stored'),
   )

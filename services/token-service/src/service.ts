@@ -55,7 +55,7 @@ import { createRecentPairs, type RestorationReport } from './credential/recent-p
 import { createLabelling, noLabels } from './credential/labels.ts'
 import { createRemoval } from './credential/removal.ts'
 import type { KeptPair, RescueFolder } from './credential/restoration.ts'
-import { startSchedule } from './credential/refresh-schedule.ts'
+import { startDueRefreshes } from './credential/due-refreshes.ts'
 import { createTransfers } from './credential/transfer.ts'
 import { createTokenServiceMetrics, watchCredentials } from './metrics.ts'
 import { breakOnRejectedClient } from './provider/client-breaker.ts'
@@ -350,7 +350,7 @@ export async function startTokenService(
     rotateKeys: createKeyRotation({ ...custody, activeKeyId: credentialKeys.activeKeyId }),
     shutdown: shutdown.signal,
   })
-  opened.use(startSchedule({ ...custody, routine, concurrency: MAX_SCHEDULED_REFRESHES }))
+  opened.use(startDueRefreshes({ ...custody, routine, concurrency: MAX_SCHEDULED_REFRESHES }))
   opened.use(startIndexUpkeep(custody))
   const uncommittedCount = (): number => refreshRoutine.uncommittedCount()
   opened.use(watchCredentials(metrics, { ...custody, uncommittedCount, isClientRejected }))

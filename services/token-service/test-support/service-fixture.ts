@@ -89,7 +89,7 @@ export async function dropKeys(prefix: string): Promise<void> {
 /** The delays of the refresh protocol for tests. They are shorter than the defaults, but in the same proportions. */
 const quickTiming: Partial<RefreshTiming> = {
   leaseMs: 900,
-  foreignIntentMaxAgeMs: 600,
+  intentMaxAgeMs: 600,
   failoverDeferralMs: 2_000,
   ambiguousRetryDelayMs: 50,
   pollMs: 20,

@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { Attempt } from './attempt.ts'
-import type { CallerResponse } from './company-call.ts'
+import type { CallerResponse } from './call-types.ts'
 
 /** A caller's response. While `isFull` is true, the caller does not read. */
 class FakeResponse extends EventEmitter implements CallerResponse {

@@ -4,7 +4,7 @@ import {
   headerPairs,
   headerValue,
 } from '@integration-host/shared/http/header-list'
-import type { CallerRequest, CallerResponse } from './company-call.ts'
+import type { CallerRequest, CallerResponse } from './call-types.ts'
 import { responseHeaders } from './headers.ts'
 
 /** The result of one attempt to send a call upstream. */

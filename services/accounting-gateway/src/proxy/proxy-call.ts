@@ -15,7 +15,7 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { HttpFailure, HttpRequest } from '@integration-host/fast-http/exchange'
 import { type HeaderList, headerValue } from '@integration-host/shared/http/header-list'
-import type { AccessToken, AccessTokens } from '../realm/access-token.ts'
+import type { AccessToken, TokenCache } from '../realm/token-cache.ts'
 import { acquirePermit, type GatewayLimits, type Permit } from '../realm/throttle.ts'
 import { Attempt, type AttemptResult } from './attempt.ts'
 import {
@@ -25,7 +25,7 @@ import {
   type CallResult,
   type CompanyCall,
   type Upstream,
-} from './company-call.ts'
+} from './call-types.ts'
 import { permitWaitMs, requestHeaders } from './headers.ts'
 import type { CallersPost, MarkedPost } from './repeatable-post.ts'
 import type { RequestBody } from './request-body.ts'
@@ -33,7 +33,7 @@ import { afterFailure, afterStatus, coolDownMs, isIdempotent, PASS, type Tries }
 import { isBatch, type UpstreamBase } from './target.ts'
 
 export interface ProxyCallDeps {
-  readonly tokens: AccessTokens
+  readonly tokens: TokenCache
   readonly limits: GatewayLimits
   /** Returns the accounting API. @throws {IntegrationError} while the address of the accounting API is unknown. */
   readonly upstream: () => { readonly base: UpstreamBase; readonly api: Upstream }

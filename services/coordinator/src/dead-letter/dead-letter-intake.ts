@@ -19,7 +19,7 @@ import type { DeadLetterQueue, DeadMessage } from '../worker/dead-letter-queue.t
 import { readSignal } from '../signal/read-signal.ts'
 import { HOLD_MS, RENEW_AFTER } from '../worker/message-intake.ts'
 import { type Periodic, startPolling } from '../worker/polling.ts'
-import { createProcessConsumers } from '../worker/process-consumers.ts'
+import { createIntakeConsumers } from '../worker/intake-consumers.ts'
 import { ABORTED, type StoreRetry } from '../worker/store-retry.ts'
 
 export interface DeadLetterIntakeDeps extends Periodic {
@@ -39,7 +39,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
   const { store, queue, processes, retryStore, log, clock, holdMs = HOLD_MS } = deps
   const { now } = clock
   const shutdown = new AbortController()
-  const consumers = createProcessConsumers({ queue, kind: 'dead letter', queues: 'dead.*', log })
+  const consumers = createIntakeConsumers({ queue, kind: 'dead letter', queues: 'dead.*', log })
   /** For each process whose queue is consumed: how many more dead letters the store may hold. */
   const rooms = new Map<string, number>()
   const recheckAt = new Map<string, number>()

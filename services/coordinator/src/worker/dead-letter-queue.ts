@@ -7,7 +7,7 @@ import type {
 } from '@integration-host/shared/messaging/message-bus'
 import { z } from 'zod'
 import { MAX_CONTENT_BYTES } from '../run/dead-letter.ts'
-import type { ProcessQueue } from './process-consumers.ts'
+import type { ProcessQueue } from './intake-consumers.ts'
 
 export interface DeadMessage {
   /** The id of the message that could not be processed; empty if the message has no id. */

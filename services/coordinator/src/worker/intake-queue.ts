@@ -7,7 +7,7 @@ import type {
 } from '@integration-host/shared/messaging/message-bus'
 import { tracing } from '@integration-host/shared/observability/telemetry'
 import { outgoingDeadLetter } from './dead-letter-queue.ts'
-import type { ProcessQueue } from './process-consumers.ts'
+import type { ProcessQueue } from './intake-consumers.ts'
 
 export interface IntakeMessage {
   /** How the message came to the queue. It is checked before the message is used. */

@@ -20,7 +20,7 @@ import type { PausedNames } from './gate.ts'
 import type { RunActions, QueueOutcome } from './run-actions.ts'
 import { type Periodic, startPolling } from './polling.ts'
 import type { IntakeMessage, IntakeQueue } from './intake-queue.ts'
-import { createProcessConsumers } from './process-consumers.ts'
+import { createIntakeConsumers } from './intake-consumers.ts'
 import { createStartBatches, type StartRequest } from './start-batches.ts'
 import { ABORTED, type StoreRetry } from './store-retry.ts'
 
@@ -120,7 +120,7 @@ export function startMessageIntake<Ignored extends string = never>(
 ): MessageIntake {
   const { kind, pauses, queue, runActions, retryStore, log, count, holdMs = HOLD_MS } = deps
   const shutdown = new AbortController()
-  const consumers = createProcessConsumers({ queue, kind, queues: deps.queues, log })
+  const consumers = createIntakeConsumers({ queue, kind, queues: deps.queues, log })
   /** The number of messages of each process that stay unacknowledged until the store is available. */
   const held = new Map<string, number>()
 

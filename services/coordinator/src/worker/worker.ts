@@ -13,13 +13,13 @@
  * R5  With `dispatch: 'inline'`, a worker runs the next step itself, under the lease that was renewed when the outcome
  *     of the previous step was recorded. After a crash, the run continues from the last recorded step when that lease
  *     has expired.
- * R6  The statement that inserts a run can also claim the run for the replica that accepted the request (consumers.ts).
+ * R6  The statement that inserts a run can also claim the run for the replica that accepted the request (step-consumers.ts).
  *     If this replica dies directly afterwards, the run continues when the lease of this claim has expired.
  */
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { ProcessDefinition } from '../step/definition.ts'
 import { RENEW_MS, type TransactionSource } from '../run/transaction-source.ts'
-import { createArrivals, createConsumers } from './consumers.ts'
+import { createArrivals, createConsumers } from './step-consumers.ts'
 import { createGate, type PausedNames } from './gate.ts'
 import { createDeliveryHandler } from './handle-delivery.ts'
 import { type ClaimedStepDeps, createClaimedStepRunner } from './run-claimed-step.ts'

@@ -24,7 +24,7 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 import { type Grant, grantTimes, refreshDueAt, viewOf } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import type { CustodyDeps } from '../credential/custody-deps.ts'
-import { isGrantRejected } from '../credential/fault.ts'
+import { hasEndedGrant } from '../credential/fault.ts'
 import type { LabelsChange } from '../credential/labels.ts'
 import type { AuditCounter } from '../credential/audit-counter.ts'
 import { auditFactOf, reasonWith } from '../credential/outbox.ts'
@@ -150,7 +150,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps) {
 
   const isConnected = async (name: string): Promise<boolean> => {
     const credential = await store.get(name)
-    return credential !== null && !isGrantRejected(credential.fault)
+    return credential !== null && !hasEndedGrant(credential.fault)
   }
 
   async function storeOutcome(

@@ -29,9 +29,9 @@ import type { Provider, ProviderResponse } from '../provider/provider.ts'
 import { type Grant, refreshDueAt, renewedGrant } from './credential.ts'
 import { type AdoptionClaim, type LeasedCredential, VersionConflict } from './credential-store.ts'
 import type { CustodyDeps } from './custody-deps.ts'
-import { isGrantRejected, isProvisional } from './fault.ts'
+import { hasEndedGrant, isProvisional } from './fault.ts'
 import type { LabelsChange } from './labels.ts'
-import { acquireLease, LEASE_MS } from './lease.ts'
+import { acquireLease, LEASE_MS } from './exclusive-lease.ts'
 import { auditFactOf, reasonWith } from './outbox.ts'
 import { type Failpoint, type RefreshTiming, UNREAD_PAIR_RETRY_MS } from './refresh.ts'
 import type { KeptPair } from './restoration.ts'
@@ -74,7 +74,7 @@ export interface AdoptionDeps extends CustodyDeps {
   readonly heldBackMs: () => number
   readonly timing: Pick<
     RefreshTiming,
-    'foreignIntentMaxAgeMs' | 'ambiguousRetryDelayMs' | 'commitDeadlineMs'
+    'intentMaxAgeMs' | 'ambiguousRetryDelayMs' | 'commitDeadlineMs'
   >
   /**
    * Called with a token pair that could not be stored. Writes the pair to a file (A4), and resolves with `false` if
@@ -179,7 +179,7 @@ export function createAdoptions(deps: AdoptionDeps) {
       await pace()
       if (shutdown.signal.aborted) return shuttingDown
       const claimedAt = performance.now()
-      const claimed = await store.claimAdoption(name, claim, timing.foreignIntentMaxAgeMs)
+      const claimed = await store.claimAdoption(name, claim, timing.intentMaxAgeMs)
       if (claimed.kind === 'busy') {
         const reason =
           'another process has sent a token of this company, or was killed while it did'
@@ -433,7 +433,7 @@ const shuttingDown = unavailable('shutting_down', 'the service is shutting down'
 function withoutAdoption({ lease, credential }: LeasedCredential, id: string): Adoption | null {
   const { fault, version } = credential
   const wasAdopted = lease.grantId === id
-  if (!isGrantRejected(fault) || (wasAdopted && isProvisional(fault))) {
+  if (!hasEndedGrant(fault) || (wasAdopted && isProvisional(fault))) {
     const reason = wasAdopted ? 'this token was adopted before' : 'the company is connected here'
     return { kind: 'already_here', version, reason }
   }

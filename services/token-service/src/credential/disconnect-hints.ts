@@ -40,7 +40,7 @@ export function createDisconnectHints(deps: DisconnectHintsDeps) {
 
   async function verify(name: string): Promise<void> {
     const credential = await store.get(name)
-    // A provisional fault `disconnected` is confirmed only by the scheduled retries of the refresh (refresh-schedule.ts).
+    // A provisional fault `disconnected` is confirmed only by the scheduled retries of the refresh (due-refreshes.ts).
     // Otherwise a second hint could make it final during a short outage of the provider.
     if (credential === null || isTerminal(credential.fault)) return
     if (credential.fault?.Code === 'disconnected') return

@@ -355,7 +355,7 @@ describe('a refresh while the Redis primary loses its replica, with REDIS_REPLIC
     // If the intent stayed stored, the next refresh would assume that the request of the first refresh is in flight,
     // and would wait 60 s. This is longer than a caller waits.
     const redis = await open(1)
-    const service = await start(redis, { timing: { foreignIntentMaxAgeMs: 60_000 } })
+    const service = await start(redis, { timing: { intentMaxAgeMs: 60_000 } })
     await service.connect('1')
     pair.link.stall()
     const rejected = await refresh(service)

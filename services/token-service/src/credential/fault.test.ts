@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { Fault } from '@integration-host/shared/contracts/credential'
 import {
   faultOf,
-  isGrantRejected,
+  hasEndedGrant,
   isProvisional,
   isTerminal,
   RETRY_CAP_MS,
@@ -48,7 +48,7 @@ describe('the fault of a credential', () => {
       Remedy: expect.stringContaining('tried again automatically'),
     })
     expect(Fault.parse(fault)).toEqual(fault)
-    expect([isTerminal(fault), isProvisional(fault), isGrantRejected(fault)]).toEqual([
+    expect([isTerminal(fault), isProvisional(fault), hasEndedGrant(fault)]).toEqual([
       false,
       true,
       true,

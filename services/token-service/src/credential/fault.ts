@@ -95,18 +95,18 @@ const PROVISIONAL_SUPERSEDED_REMEDY =
   'Reconnect the company, or wait: Redis changed its primary or was restarted after this token pair was stored. If it lost a newer token pair of this company then, waiting does not help. If not, the provider may have rejected the token because of an outage: the token is tried again automatically.'
 
 /** Returns whether this fault means that the grant has ended, either finally or provisionally. */
-export const isGrantRejected = (fault: Fault | null): boolean =>
+export const hasEndedGrant = (fault: Fault | null): boolean =>
   fault !== null && fault.Code in faultClasses && faultClasses[fault.Code as FaultClass].endsGrant
 
 /** Returns whether only a new grant can end a fault. */
 export const isTerminal = (fault: Fault | null): boolean =>
-  fault !== null && isGrantRejected(fault) && fault.Final !== false
+  fault !== null && hasEndedGrant(fault) && fault.Final !== false
 
 /**
  * Returns whether a fault is provisional: the provider rejected the refresh token, and the token will be sent again.
  */
 export const isProvisional = (fault: Fault | null): fault is Fault =>
-  fault !== null && isGrantRejected(fault) && fault.Final === false
+  fault !== null && hasEndedGrant(fault) && fault.Final === false
 
 export interface FaultContext {
   /** The time at which the refresh failed, in epoch ms. */

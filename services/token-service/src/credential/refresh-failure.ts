@@ -7,7 +7,7 @@ import {
   type FaultClass,
   faultClasses,
   faultOf,
-  isGrantRejected,
+  hasEndedGrant,
   isProvisional,
   isTerminal,
   retryDelayMs,
@@ -165,6 +165,6 @@ const isFaultClass = (failureClass: RefreshFailureClass): failureClass is FaultC
  */
 const isPublishedOver = (standing: Fault | null, fault: Fault): boolean =>
   standing === null ||
-  (isGrantRejected(fault) && !isGrantRejected(standing)) ||
+  (hasEndedGrant(fault) && !hasEndedGrant(standing)) ||
   (fault.Code === 'disconnected' && standing.Code !== 'disconnected') ||
   (isTerminal(fault) && !isTerminal(standing))

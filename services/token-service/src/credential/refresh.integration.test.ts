@@ -283,7 +283,7 @@ describe('a process that is killed during a refresh (I3 and I5 of refresh.ts)', 
     const lost = first.call(`/credentials/${NAME}/token`).catch(() => {})
     await eventually(() => expect(refreshes()).toHaveLength(1))
     doomed.kill()
-    const survivor = await start({ timing: { foreignIntentMaxAgeMs: 1_500 } })
+    const survivor = await start({ timing: { intentMaxAgeMs: 1_500 } })
     expect((await token(survivor)).status).toBe(200)
     response.resolve()
     expect(refreshes()).toHaveLength(2)
@@ -329,7 +329,7 @@ describe('a lease holder that was paused until its lease expired (I7 of refresh.
   it('a process that was paused during a refresh commits its token pair, and the replica that waited uses this pair', async () => {
     const { slow, wake } = await pausedRefresh()
     const fence = await redis.redis.hget(NAME, 'Fence')
-    const second = await start({ timing: { foreignIntentMaxAgeMs: 600_000 } })
+    const second = await start({ timing: { intentMaxAgeMs: 600_000 } })
     const waiting = token(second)
     // The lease of the paused process expires, and the other replica acquires it.
     await eventually(async () => expect(await redis.redis.hget(NAME, 'Fence')).not.toBe(fence))

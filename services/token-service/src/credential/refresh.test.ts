@@ -160,7 +160,7 @@ describe('the refresh intent of another process (I5 of refresh.ts)', () => {
       const refreshToken = vi.fn<RefreshDeps['provider']['refresh']>(async () => granted)
       const { routine } = startRoutine(store, { provider: { refresh: refreshToken } })
       const refreshing = routine.refresh(NAME, { kind: 'fresh' }, 'routine')
-      await vi.advanceTimersByTimeAsync(refreshTiming.foreignIntentMaxAgeMs - 1)
+      await vi.advanceTimersByTimeAsync(refreshTiming.intentMaxAgeMs - 1)
       expect([isHeld, refreshToken.mock.calls.length]).toEqual([false, 0])
       await vi.advanceTimersByTimeAsync(1)
       expect([isHeld, refreshToken.mock.calls.length]).toEqual([true, 1])

@@ -20,7 +20,7 @@
  *     If a success response arrived that may contain a pair, but no pair can be read from it, the refresh token is not
  *     sent again before `UNREAD_PAIR_RETRY_MS`: a provider that accepts each refresh token once may end the grant.
  * I5  Only a response clears an intent. A process that finds the intent of another process waits until that request
- *     can no longer be in flight (`foreignIntentMaxAgeMs`), and then sends the same refresh token again. If the store
+ *     can no longer be in flight (`intentMaxAgeMs`), and then sends the same refresh token again. If the store
  *     has failed over since the intent was stored, the other process may have a pair that it could not commit (I6), and
  *     may reach the new primary later than this process. So the refresh is deferred until `failoverDeferralMs` after
  *     the failover. During the wait and the deferral, this process does not hold the lease, so that the other process
@@ -58,7 +58,7 @@ import {
 } from './credential.ts'
 import type { CredentialStore, Lease, LeasedCredential } from './credential-store.ts'
 import type { CustodyDeps } from './custody-deps.ts'
-import { isGrantRejected, isProvisional, isTerminal, RETRY_CAP_MS } from './fault.ts'
+import { hasEndedGrant, isProvisional, isTerminal, RETRY_CAP_MS } from './fault.ts'
 import {
   endsGrant,
   type RefreshFailure,
@@ -123,7 +123,7 @@ export interface RefreshTiming {
    */
   readonly leaseMs: number
   /** The age of an intent after which the request of its process can no longer be in flight (I5). */
-  readonly foreignIntentMaxAgeMs: number
+  readonly intentMaxAgeMs: number
   /**
    * How long a refresh after a failover of the store is deferred if another process stored an intent before the
    * failover (I5).
@@ -158,7 +158,7 @@ const POLLS_PER_ACQUIRE = 20
  */
 export const refreshTiming: Omit<RefreshTiming, 'graceMs' | 'rejectedGrantRetryDelaysMs'> = {
   leaseMs: 15_000,
-  foreignIntentMaxAgeMs: 12_000,
+  intentMaxAgeMs: 12_000,
   // The deferral covers a measured delay: on an overloaded machine, one process reached the new primary half a minute
   // after another. A longer deferral could cost the grant if the other process has died. A provider with a grace period
   // of 60 s accepts the old refresh token only within 60 s of the rotation, and a failover by Sentinel may take 15 s of
@@ -365,7 +365,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           const { intent } = leased
           // The end of the wait is computed only once for each intent, because the clock of the store may be set back.
           if (intent !== null && intent.fence !== awaitedIntent.fence) {
-            const until = performance.now() + timing.foreignIntentMaxAgeMs - intent.ageMs
+            const until = performance.now() + timing.intentMaxAgeMs - intent.ageMs
             awaitedIntent = { fence: intent.fence, until }
           }
           const inFlightMs = intent === null ? 0 : awaitedIntent.until - performance.now()
@@ -679,7 +679,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     }
     if (isPublished) deps.notifyOutbox()
     const failed = { ...credential, attempts, nextTryAt, fault: fault ?? credential.fault }
-    return fault !== null && isGrantRejected(fault)
+    return fault !== null && hasEndedGrant(fault)
       ? { kind: 'faulted', credential: failed, fault }
       : { kind: 'deferred', credential: failed, retryAfterMs: Math.max(0, (nextTryAt ?? at) - at) }
   }

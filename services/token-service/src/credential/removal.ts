@@ -4,7 +4,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import type { Provider } from '../provider/provider.ts'
 import { notFound, versionMoved } from './credential-store.ts'
 import type { CustodyDeps } from './custody-deps.ts'
-import { acquireLease } from './lease.ts'
+import { acquireLease } from './exclusive-lease.ts'
 
 export interface RemovalDeps extends Pick<
   CustodyDeps,

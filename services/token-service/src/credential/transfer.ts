@@ -16,14 +16,14 @@ import { createSemaphore } from '@integration-host/shared/process/limits'
 import { type Credential, expiryNotice, type Grant, refreshDueAt } from './credential.ts'
 import { type LeasedCredential, notFound, VersionConflict } from './credential-store.ts'
 import type { CustodyDeps } from './custody-deps.ts'
-import { acquireLease } from './lease.ts'
+import { acquireLease } from './exclusive-lease.ts'
 import {
   type DocumentSecret,
   type ExportedCredential,
   openDocument,
   sealDocument,
 } from './export-document.ts'
-import { faultOf, isGrantRejected } from './fault.ts'
+import { faultOf, hasEndedGrant } from './fault.ts'
 import type { RefreshRoutine } from './refresh.ts'
 
 export interface TransferDeps extends Pick<
@@ -104,7 +104,7 @@ export function createTransfers(deps: TransferDeps) {
    */
   function rejectionReason(here: Credential | null, exported: ExportedCredential): string | null {
     if (here === null) return null
-    if (!isGrantRejected(here.fault)) return `version ${here.version} is usable here`
+    if (!hasEndedGrant(here.fault)) return `version ${here.version} is usable here`
     return here.version > exported.version
       ? `version ${here.version} is stored here, and the document has ${exported.version}`
       : null

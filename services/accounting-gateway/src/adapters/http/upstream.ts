@@ -6,7 +6,7 @@ import {
   type Tracing,
   tracing,
 } from '@integration-host/shared/observability/telemetry'
-import type { Upstream } from '../../proxy/company-call.ts'
+import type { Upstream } from '../../proxy/call-types.ts'
 
 export interface UpstreamConnection extends AsyncDisposable {
   readonly upstream: Upstream

@@ -15,7 +15,7 @@ import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { coolDownMs } from '../../proxy/retry.ts'
 import { upstreamBase } from '../../proxy/target.ts'
-import type { TokenSource } from '../../realm/access-token.ts'
+import type { TokenSource } from '../../realm/token-cache.ts'
 import { connectUpstream } from '../http/upstream.ts'
 
 export interface TokenServiceOptions {

@@ -27,7 +27,7 @@ import {
   VersionConflict,
 } from '../../credential/credential-store.ts'
 import { countsOf, isListed } from '../../credential/listing.ts'
-import { isGrantRejected } from '../../credential/fault.ts'
+import { hasEndedGrant } from '../../credential/fault.ts'
 import { outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
 import {
   type CredentialFile,
@@ -151,7 +151,7 @@ function openStore(
       const all = Object.values(file.state().credentials)
       const expiries = Object.keys(file.state().due)
         .map((name) => summaryOf(fieldsOf(name) ?? {}))
-        .filter(({ fault }) => !isGrantRejected(fault))
+        .filter(({ fault }) => !hasEndedGrant(fault))
         .map(({ expiresAt }) => expiresAt)
       return {
         stored: all.length,

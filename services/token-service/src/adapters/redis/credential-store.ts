@@ -23,7 +23,7 @@ import {
 } from '../../credential/labels.ts'
 import { credentialOf, type CredentialSummary } from '../../credential/credential.ts'
 import { type CredentialStore, VersionConflict } from '../../credential/credential-store.ts'
-import { isGrantRejected } from '../../credential/fault.ts'
+import { hasEndedGrant } from '../../credential/fault.ts'
 import { outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
 import { createStoreCommands } from './commands.ts'
 import { retireKeyCheckValues } from './key-check-value.ts'
@@ -193,7 +193,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           listed: listedSets(source),
         }),
         keepsIntent: settlement.keepsIntent,
-        isGrantRejected: isGrantRejected(fault),
+        hasEndedGrant: hasEndedGrant(fault),
         entry: JSON.stringify(entry),
       })) as 'settled' | 'lost'
     },

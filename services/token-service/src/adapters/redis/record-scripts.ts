@@ -104,7 +104,7 @@ if now[1] ~= a.fence or now[2] ~= a.version then return 'lost' end
 redis.call('HSET', K.credential, 'Attempts', a.attempts, 'NextTryAt', a.nextTryAt or '')
 if not a.keepsIntent then redis.call('HDEL', K.credential, 'Intent') end
 if a.dueAt then redis.call('ZADD', K.due, a.dueAt, a.name) else redis.call('ZREM', K.due, a.name) end
-if not a.dueAt or a.isGrantRejected then redis.call('ZREM', K.expiry, a.name) end
+if not a.dueAt or a.hasEndedGrant then redis.call('ZREM', K.expiry, a.name) end
 if a.faultFields then
   redis.call('HSET', K.credential, unpack(a.faultFields))
   redis.call('SADD', K.faulted, a.name)

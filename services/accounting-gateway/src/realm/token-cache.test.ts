@@ -1,7 +1,7 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import * as fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
-import { type AccessToken, createAccessTokens, type TokenSource } from './access-token.ts'
+import { type AccessToken, createTokenCache, type TokenSource } from './token-cache.ts'
 
 /** A fake of token-service. Its responses arrive when the test calls `respond`, in an order that the test selects. */
 function fakeSource() {
@@ -69,12 +69,12 @@ const now = () => clock
 const unavailable = new IntegrationError('token_service_unavailable', 'unavailable')
 
 describe('the access token of a realm', () => {
-  let tokens: ReturnType<typeof createAccessTokens>
+  let tokens: ReturnType<typeof createTokenCache>
   let service: ReturnType<typeof fakeSource>
   beforeEach(() => {
     clock = 1_000_000
     service = fakeSource()
-    tokens = createAccessTokens({ source: service.port, now })
+    tokens = createTokenCache({ source: service.port, now })
   })
   const got = async (realm: string) => {
     const promise = tokens.get(realm)
@@ -245,7 +245,7 @@ describe('random interleavings of calls, refreshes, events and responses', () =>
       fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 120 }), async (steps) => {
         clock = 1_000_000
         const service = fakeSource()
-        const tokens = createAccessTokens({ source: service.port, now })
+        const tokens = createTokenCache({ source: service.port, now })
         const checks: Promise<void>[] = []
         const check = (promise: Promise<AccessToken>, of: string): void => {
           const announced = service.versions.get(of) ?? 1

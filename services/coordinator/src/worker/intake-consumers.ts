@@ -15,7 +15,7 @@ export interface ProcessQueue<Message> {
   ): Consumer
 }
 
-export interface ProcessConsumersDeps<Message> {
+export interface IntakeConsumersDeps<Message> {
   readonly queue: ProcessQueue<Message>
   /** The kind of message for log entries, for example `start message`. */
   readonly kind: string
@@ -25,7 +25,7 @@ export interface ProcessConsumersDeps<Message> {
 }
 
 /** The consumers of the queues of one kind: at most one for each process. Disposal waits for the messages in flight. */
-export interface ProcessConsumers<Message> extends AsyncDisposable {
+export interface IntakeConsumers<Message> extends AsyncDisposable {
   has(process: string): boolean
   /** Returns the names of the processes whose queue is consumed. */
   names(): readonly string[]
@@ -33,9 +33,9 @@ export interface ProcessConsumers<Message> extends AsyncDisposable {
   stop(process: string): void
 }
 
-export function createProcessConsumers<Message>(
-  deps: ProcessConsumersDeps<Message>,
-): ProcessConsumers<Message> {
+export function createIntakeConsumers<Message>(
+  deps: IntakeConsumersDeps<Message>,
+): IntakeConsumers<Message> {
   const { queue, kind, queues, log } = deps
   const consumers = new Map<string, Consumer>()
   const cancelling = createPendingWork()

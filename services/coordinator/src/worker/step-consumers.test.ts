@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { claimedRun } from '../../test-support/claimed-run.ts'
 import { defineProcess } from '../step/define-process.ts'
 import type { Claim, QueueResult } from '../run/transaction-source.ts'
-import { createArrivals } from './consumers.ts'
+import { createArrivals } from './step-consumers.ts'
 
 const PREFETCH = 8
 const inline = defineProcess('Inline', { dispatch: 'inline' }).step('only', (step) =>

@@ -6,7 +6,7 @@
 import type { CustodyDeps } from './custody-deps.ts'
 import type { RefreshRoutine } from './refresh.ts'
 
-export interface ScheduleDeps extends Pick<CustodyDeps, 'store' | 'now' | 'sleep' | 'onError'> {
+export interface DueRefreshesDeps extends Pick<CustodyDeps, 'store' | 'now' | 'sleep' | 'onError'> {
   readonly routine: Pick<RefreshRoutine, 'refresh'>
   /** The maximum number of scheduled refreshes that run at the same time. */
   readonly concurrency: number
@@ -24,7 +24,7 @@ const POSTPONE_MS = 30_000
  * Starts due refreshes until the returned object is disposed. Refreshes that have already started continue to their
  * end.
  */
-export function startSchedule(deps: ScheduleDeps): AsyncDisposable {
+export function startDueRefreshes(deps: DueRefreshesDeps): AsyncDisposable {
   const { store, routine, now } = deps
   const shutdown = new AbortController()
   const inFlight = new Set<Promise<void>>()

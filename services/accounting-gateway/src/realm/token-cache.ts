@@ -37,7 +37,7 @@ export interface TokenSource {
   refresh(realm: string, version: number): Promise<void>
 }
 
-export interface AccessTokens {
+export interface TokenCache {
   /** Returns the realm's cached token; `null` if the cache contains no valid token of the realm. */
   cached(realm: string): AccessToken | null
   /**
@@ -102,13 +102,13 @@ const FORCED_REFRESH_COOL_DOWN_MS = 60_000
 /** When the cache has this many entries, expired entries are removed before a new entry is added. */
 const SWEEP_AT = 10_000
 
-export function createAccessTokens({
+export function createTokenCache({
   source,
   now,
 }: {
   readonly source: TokenSource
   readonly now: () => number
-}): AccessTokens {
+}): TokenCache {
   const entries = new Map<string, Entry>()
 
   function entryOf(realm: string): Entry {
