@@ -57,8 +57,8 @@ export interface CoordinatorAdapters {
    */
   readonly watchProcesses?: WatchProcesses
   /**
-   * A clock that is used for durations only, because the transaction source has its own clock. Default: the clock of
-   * the machine.
+   * A clock that is used for durations, because the transaction source has its own clock; and for the time in the id of
+   * a run that a person starts from a schedule. Default: the clock of the machine.
    */
   readonly clock?: Clock
   readonly waitForClock?: WorkerDeps['waitForClock']

@@ -69,7 +69,7 @@ export const RunResponse = HeaderView.extend({
   ErrorClass: z.string().nullable(),
   WaitingFor: z.string().nullable().meta({
     description:
-      'a credential, `concurrency` for a slot of the process, `event:<name>` for an event, `change:<name>` for a change in the books, `children:<name>` for its children, or `turn:<name>` for its turn as a child',
+      'a credential, `concurrency` for a slot of the process, `paused:<realm>` for the resume of its company, `books:<realm>` for the books of its company to be opened, `event:<name>` for an event, `change:<name>` for a change in the books, `children:<name>` for its children, or `turn:<name>` for its turn as a child',
   }),
   InDoubt: z.boolean().meta({
     description: 'an earlier attempt of the due step may have done its work',
@@ -172,8 +172,6 @@ export const SignalResponse = HeaderView.pick({
   })
   .meta({ ref: 'Signal' })
 export type SignalResponse = z.output<typeof SignalResponse>
-
-/** What the member `WaitingFor` of a run says. */
 
 /** What a run waits for, and its name: a credential, a slot (`concurrency`), or a place such as `event:<name>`. */
 export interface Waiting {

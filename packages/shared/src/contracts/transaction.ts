@@ -12,8 +12,6 @@ export const priorities = ['normal', 'high'] as const
 export const Priority = z.enum(priorities, 'must be normal or high')
 export type Priority = z.output<typeof Priority>
 
-/** When a queued run may start. */
-
 /** A year of 365 days, in seconds: the longest time for which a run can be delayed. */
 const MAX_DELAY_SECONDS = 31_536_000
 
@@ -248,9 +246,7 @@ export const AttemptView = z
   .meta({ ref: 'Attempt' })
 export type AttemptView = z.output<typeof AttemptView>
 
-/**
- * The response of `GET …/transactions/{id}`: the run, its step items, and all attempts of the steps.
- */
+/** The members of a run, its items and attempts that clients need who accept a coordinator of any release. */
 export const TransactionView = HeaderView.extend({
   Items: z.array(ItemView),
   Attempts: z.array(AttemptView),

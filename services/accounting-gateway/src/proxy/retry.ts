@@ -1,4 +1,7 @@
-/** Decides whether the proxy repeats an attempt. The functions are pure: time and randomness are parameters. */
+/**
+ * Decides whether the proxy repeats an attempt after a failure or a transient status. The functions are pure: time and
+ * randomness are parameters. Whether a call is repeated with another token after a 401 is decided in proxy-call.ts.
+ */
 import { parseRetryAfter } from '@integration-host/shared/http/header-list'
 import { backoffMs } from '@integration-host/shared/process/backoff'
 

@@ -1,8 +1,9 @@
 import type { Action } from '../run/action.ts'
 
 /**
- * A table of rows that are few and change rarely, such as schedules. A row has the documented columns of its table, so
- * that a replica of an earlier release, which has statements of its own for the table, sees the same rows.
+ * A table of rows that are read and replaced one by one or by the page, such as schedules or the book of entries. A row
+ * has the documented columns of its table, so that a replica of an earlier release, which has statements of its own for
+ * the table, sees the same rows.
  */
 export interface RecordKind<Row extends object> {
   readonly table: string

@@ -48,6 +48,31 @@ export function debounceContract(name: string, open: () => Promise<MovableSource
     const msBetween = (from: string | null, to: string | null): number =>
       Date.parse(to ?? '') - Date.parse(from ?? '')
 
+    it('a run has every member that its request brings, whether it is debounced or not, and so has its replay', async () => {
+      // The type requires a value for each member, so that a new one is tested too.
+      type Brought = Omit<
+        NewTransaction,
+        'TransactionID' | 'InitialData' | 'Debounce' | 'NotBefore' | 'Reason' | 'initialDataFor'
+      >
+      const brought: Required<Brought> = {
+        Realm: 'r1',
+        Tags: { region: 'north' },
+        Priority: 'high',
+        ConcurrencyKey: 'key',
+      }
+      for (const [id, more] of [
+        ['plain', {}],
+        ['debounced', { Debounce: debounce }],
+      ] as const) {
+        await source.queue(process, [{ TransactionID: id, InitialData: 1, ...brought, ...more }])
+        expect(await stored(id)).toMatchObject(brought)
+        await source.operate('cancel', process, id, null, anAct)
+        const concurrencyKey = 'key'
+        const request = { fromStep: null, latest: null, concurrencyKey }
+        expect(await source.replay(process, id, request, anAct)).toMatchObject(brought)
+      }
+    })
+
     it('a later request with the same debounce key replaces the data of the waiting run and moves its start', async () => {
       const first = await queue('a')
       expect(first).toMatchObject({

@@ -26,7 +26,7 @@ export interface RunKey {
 export interface Run extends Readonly<HeaderView> {
   /** A stable error class for `LastError`, such as `http_404` or `step_threw`. */
   readonly ErrorClass: string | null
-  /** The name of the credential for which a `Waiting` run waits, or `concurrency` if it waits for a slot. */
+  /** What a `Waiting` run waits for, as `RunResponse` (contracts/run.ts) describes it; `null` if it does not wait. */
   readonly WaitingFor: string | null
   /**
    * Whether an earlier attempt of the due step may have taken effect. If so, `confirm` is called before the next
@@ -110,8 +110,9 @@ export const hasInitialData = (
 
 /**
  * Returns whether a request repeats the request that queued `run`, that is, whether realm, tags and initial data are
- * equal. The priority and the start are not compared. The tags and data of an erased or purged run are unknown, so they are not compared. The data of a run that has
- * absorbed requests was replaced, so it is not compared either.
+ * equal. Other members, such as the priority and the start, are not compared. The tags and data of an erased or purged
+ * run are unknown, so they are not compared. The data of a run that has absorbed requests was replaced, so it is not
+ * compared either.
  */
 export const isRepeated = (run: Run, transaction: QueueTransaction): boolean =>
   run.Realm === (transaction.Realm ?? null) &&

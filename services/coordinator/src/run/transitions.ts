@@ -1,10 +1,11 @@
 /**
- * The transitions of a run as pure functions: each returns the next state for a current state and a time.
- * `progress.ts` derives a transition from the outcome of a step; this file has all other rules.
+ * The transitions of a run as pure functions: each returns the next state for a current state and a time. The memory
+ * source stores what they return. The PostgreSQL source implements the same rules a second time in SQL, one file per
+ * statement, because it must decide a transition while it holds the lock of the row. The contracts (`*.contract.ts`) of
+ * this folder test both sources.
  *
- * The memory source stores what these functions return. The PostgreSQL source implements the same rules a second time
- * in SQL, one file per statement, because it must decide a transition while it holds the lock of the row.
- * `transaction-source.contract.ts` tests both sources.
+ * `progress.ts` derives a transition from the outcome of a step. The rules of undo, families and slots are in `undo.ts`,
+ * `family-transitions.ts` and `slot-transitions.ts`.
  */
 import type { NotBefore } from '@integration-host/shared/contracts/transaction'
 import { backoffMs } from '@integration-host/shared/process/backoff'

@@ -1,8 +1,10 @@
 /**
  * The store of schedules.
  *
- * T1  The runs of a scheduled time are queued before its schedule moves to the next time. The id of a run contains its
- *     scheduled time, so after a crash between the two, or if two coordinators fire at once, no time starts two runs.
+ * T1  With `each: 'once'`, the run of a scheduled time is queued before its schedule moves to the next time. With
+ *     `each: 'company'`, the move opens a tick, whose cursor moves after each page of companies was queued. The id of a
+ *     run contains its scheduled time, so after a crash between the two, or if two coordinators fire at once, no time
+ *     starts two runs.
  * T2  There is no leader. Of two coordinators that fire the same time, one moves the schedule.
  * T3  A coordinator fires only schedules that its own definitions have. It uses the stored cron expression, which is
  *     the one that was declared last.
@@ -27,7 +29,10 @@ export interface ScheduleRow {
   readonly CatchUp: ScheduleTiming['catchUp']
   readonly JitterSeconds: number
   readonly NextAt: string
-  /** The latest scheduled time for which runs were queued; `null` if there is none. */
+  /**
+   * The latest time that has begun runs: a scheduled time, or the time at which a person started the runs of all companies;
+   * `null` if there is none.
+   */
   readonly LastAt: string | null
   /** The open tick: a scheduled time whose runs, one per company, are not all queued yet; `null` if there is none. */
   readonly TickAt: string | null
@@ -153,8 +158,8 @@ export function createScheduleStore(source: Pick<TransactionSource, 'queue' | 'r
     })
 
   /**
-   * Fires a schedule that is due. If an operator pauses it after its runs were queued, the pause counts as the later of
-   * the two. Nothing is returned if another coordinator has moved the schedule meanwhile.
+   * Fires a schedule that is due. A pause that is stored after the runs were queued does not take them back. Nothing is
+   * returned if another coordinator has moved the schedule meanwhile.
    */
   async function fire({ row, process, schedule }: OwnSchedule, now: number) {
     const { due, nextAt } = dueTicks(schedule, Date.parse(row.NextAt), now)

@@ -131,7 +131,7 @@ export function startScheduler(deps: SchedulerDeps): Scheduler {
     // While replicas of an earlier release run, they may store next times by other rules. The next check declares such
     // a schedule again, which corrects its next time.
     for (const row of own)
-      if (isOverlooked(firstTick(timingOf(row), clock.now()), row)) declared.delete(row.Process)
+      if (isOverlooked(firstTick(timingOf(row), now), row)) declared.delete(row.Process)
     timer?.[Symbol.dispose]()
     timer =
       nextInMs === null
@@ -194,7 +194,8 @@ export function createScheduleOperations(deps: ScheduleOperationsDeps) {
     },
     /**
      * Starts the run of a schedule now, or the runs of all companies, even if the schedule is paused. Resolves with the
-     * time of the start, and the id of the transaction; `null` if the schedule starts one for each company.
+     * time of the start, and the id of the transaction; `null` if the schedule starts one for each company. The action
+     * log gets an entry `queue` for a single run, and one entry `run_schedule` for those of all companies.
      *
      * @throws {IntegrationError} `process_not_found` or `schedule_not_found` if this coordinator has not loaded the
      *   process or the schedule, and `schedule_in_progress` if the runs of an earlier start of this schedule are still

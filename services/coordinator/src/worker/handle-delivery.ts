@@ -21,7 +21,8 @@ export interface DeliveryDeps extends Pick<
   readonly gate: Pick<Gate, 'isOpen' | 'rampUp'>
   readonly shutdown: AbortSignal
   /**
-   * Runs the claimed step. Resolves when the outcome is recorded and an attempt to publish the next message has ended.
+   * Runs the claimed step. Resolves when the outcome is recorded and an attempt to publish the next message has ended, or
+   * when the outcome cannot be recorded.
    */
   readonly runClaimed: (process: ProcessDefinition, claim: Claim) => Promise<void>
 }

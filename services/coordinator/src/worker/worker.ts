@@ -1,9 +1,14 @@
 /**
- * Runs steps: claim, run, record, publish, acknowledge.
+ * Runs steps: claim, run, record, publish, acknowledge. A step message passes step-queue.ts, step-consumers.ts and
+ * handle-delivery.ts, which claims the run (`TransactionSource.claim`). Then run-claimed-step.ts runs the step
+ * (step/run-step.ts), derives the transition from its outcome (run/progress.ts), and records it
+ * (`TransactionSource.record`: adapters/postgres/statements/record-outcomes.ts, or run/transitions.ts in memory).
  *
  * R1  A step runs only under a lease, and its outcome is recorded only under this lease. So if two workers run the same
  *     step, only one result counts.
- * R2  A delivery is acknowledged after the outcome is committed and the worker has tried to publish the next message.
+ * R2  A delivery is acknowledged after the outcome is committed and the worker has tried to publish the next message; or
+ *     if no outcome can be recorded, because the lease was lost or the process shuts down: the run then continues when
+ *     the lease has expired.
  *     If the next message was not published, the sweeper publishes it later, because the row is the outbox. A crash
  *     between commit and acknowledgement repeats a message, but never a result.
  * R3  A delivery waits while the store is unavailable. Nothing is lost, and the wait does not count as an attempt.

@@ -6,7 +6,7 @@ import type { ProviderResponse } from '../provider/provider.ts'
 /**
  * The fault classes.
  *
- * - `endsGrant`: only a new grant can end the fault.
+ * - `endsGrant`: only a new grant can end the fault, unless the fault is provisional.
  * - `isRejection`: the provider rejected the refresh token. Some providers also do so during an outage. For these
  *   providers (see the provider profile), the token is sent again before the fault becomes final.
  */

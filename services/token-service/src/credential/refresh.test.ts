@@ -111,7 +111,34 @@ it('a token request without a response is reported immediately, because the lost
   expect(reports).toMatchObject([{ calls: 2 }])
 })
 
-describe('the refresh intent of another process (I5 of refresh.ts)', () => {
+it('if the store lost the pair whose refresh token is rejected, the older pair that it has is refreshed under a new lease', async () => {
+  const store = storeOf(async () => 'committed')
+  const released: number[] = []
+  const leased = await store.acquire(NAME, 'test', refreshTiming.leaseMs)
+  if (leased.kind !== 'acquired') throw new Error('the fake store always grants the lease')
+  const { lease, credential } = leased.leased
+  // The first lease is of version 2. Then the store fails over, and has version 1 only.
+  const ahead = { ...leased.leased, lease: { ...lease, version: 2, fence: 1 } }
+  const acquired = [ahead, { ...leased.leased, lease: { ...lease, fence: 2 } }]
+  const refused = { status: 400, body: '', traceId: null, error: 'invalid_grant' }
+  const outcomes: TokenOutcome[] = [{ kind: 'refused', ...refused }]
+  const { routine, reports } = startRoutine(
+    {
+      ...store,
+      get: async () => credential,
+      acquire: async () => ({ kind: 'acquired', leased: acquired.shift() ?? leased.leased }),
+      release: async ({ fence }) => void released.push(fence),
+    },
+    { provider: { refresh: async () => outcomes.shift() ?? granted } },
+  )
+  const refreshing = routine.refresh(NAME, { kind: 'fresh' }, 'routine')
+  await vi.advanceTimersByTimeAsync(refreshTiming.leaseMs)
+  expect(await refreshing).toMatchObject({ kind: 'refreshed', credential: { version: 2 } })
+  expect(released).toEqual([1])
+  expect(reports).toMatchObject([{ outcome: 'refreshed' }])
+})
+
+describe('the refresh intent of an earlier lease (I5 of refresh.ts)', () => {
   it.each([
     [90_000, 2_000],
     [700, 700],

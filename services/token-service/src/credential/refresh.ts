@@ -7,6 +7,10 @@
  *
  *   acquire the lease → re-read the record → store the intent → one POST → commit → (event, by the outbox relay)
  *
+ * The next refresh is due at `refreshDueAt` (credential.ts) after a success, and at the time that `settlementOf`
+ * (refresh-failure.ts) returns after a failure; due-refreshes.ts starts it. docs/custody.md has a table of the points at
+ * which a process may die, and one of what each response means.
+ *
  * I1  Only one refresh of a credential runs at a time. Callers in the same process share a promise, and a lease with a
  *     fencing token (`fence`) excludes other replicas. A replica that does not get the lease polls the record, because
  *     leases have no queue.
@@ -16,11 +20,14 @@
  *     store, "stored" means that the required number of replicas has acknowledged the write (`REDIS_REPLICAS`). An
  *     intent that too few replicas have acknowledged is withdrawn.
  * I4  Two requests never overlap: a second request starts only after the first is closed and `ambiguousRetryDelayMs`
- *     has passed. A request is retried once if it was not sent or its outcome is unknown, and never after a response.
+ *     has passed. A request is retried once if it was not sent or its outcome is unknown, as after a 5xx, and never
+ *     after a response that says whether the token was used. After `invalid_grant`, only the previous token follows (I9).
  *     If a success response arrived that may contain a pair, but no pair can be read from it, the refresh token is not
  *     sent again before `UNREAD_PAIR_RETRY_MS`: a provider that accepts each refresh token once may end the grant.
- * I5  Only a response clears an intent. A process that finds the intent of another process waits until that request
- *     can no longer be in flight (`intentMaxAgeMs`), and then sends the same refresh token again. If the store
+ * I5  An intent stays while a request with the stored refresh token may have been processed. A commit, a new grant, a
+ *     final fault, or a failure without such a request clears it. A process that finds an intent of an earlier lease waits
+ *     until that request can no longer be in flight (`intentMaxAgeMs`), and then sends the same refresh token again. This
+ *     matters if the lease was lost early, as in a failover; the lease of a killed process lasts longer. If the store
  *     has failed over since the intent was stored, the other process may have a pair that it could not commit (I6), and
  *     may reach the new primary later than this process. So the refresh is deferred until `failoverDeferralMs` after
  *     the failover. During the wait and the deferral, this process does not hold the lease, so that the other process
@@ -33,9 +40,10 @@
  *     token. In this case, the pair is committed under a new lease if no newer version is stored. The same happens if
  *     the store has lost the previous version in a failover.
  * I8  A new grant advances the version, so the commit of a refresh in flight is rejected.
- * I9  A fault is stored beside the tokens, which are kept. Only `invalid_grant` ends a grant. Before the grant counts
- *     as ended, the record is read again, and the previous refresh token is tried, because the provider may still
- *     accept it.
+ * I9  A fault is stored beside the tokens, which are kept. Of all responses, only the OAuth error `invalid_grant` ends a
+ *     grant. Before the grant counts as ended, the record is read again, and the previous refresh token is tried, because
+ *     the provider may still accept it. It is tried once and not while a fault is provisional, because a provider may
+ *     end a grant if superseded tokens are presented repeatedly.
  * I10 A provider may respond with `invalid_grant` in an outage, and a rejected token remains valid if the rejection
  *     was wrong. So the first fault is provisional: the same token is sent again after the delays of the provider
  *     profile, a few times within about a day, and only then is the fault final. If one of these requests fails for a
@@ -122,7 +130,7 @@ export interface RefreshTiming {
    * duration has passed.
    */
   readonly leaseMs: number
-  /** The age of an intent after which the request of its process can no longer be in flight (I5). */
+  /** The age of an intent of an earlier lease after which its request can no longer be in flight (I5). */
   readonly intentMaxAgeMs: number
   /**
    * How long a refresh after a failover of the store is deferred if another process stored an intent before the
@@ -402,7 +410,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   }
 
   /**
-   * Resolves with `null` if the lease was lost before a refresh token was sent. If another process may have a request
+   * Resolves with `null` if the credential must be acquired again: the lease was lost before a refresh token was sent, or
+   * the store has lost the token pair whose refresh token was sent. If another process may have a request
    * in flight for the next `inFlightMs`, pauses and resolves with `in flight` (I5).
    */
   async function refreshUnderLease(
@@ -525,14 +534,17 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           // (I9).
           const current = await store.get(name)
           if (current === null) return { kind: 'absent' }
-          if (current.version !== lease.version) return { kind: 'refreshed', credential: current }
+          if (current.version > lease.version) return { kind: 'refreshed', credential: current }
+          if (current.version < lease.version) {
+            // The store has lost the rejected pair in a failover. The older pair is refreshed under a new lease.
+            await store.release(lease)
+            return null
+          }
           if (
             token !== previous?.token &&
             previous !== null &&
             now() - previous.retiredAt < timing.graceMs &&
-            // The previous token is sent only once, because a provider may end a grant if superseded tokens are
-            // presented repeatedly (I10).
-            !isProvisional(credential.fault)
+            !isProvisional(credential.fault) // The previous token is sent only once (I9).
           ) {
             token = previous.token
             break

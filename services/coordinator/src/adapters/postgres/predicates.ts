@@ -46,6 +46,10 @@ export const isActive = (sql: Sql) => sql.unsafe(ACTIVE)
 export const isBeforeDeadline = (sql: Sql) =>
   sql`(h."DeadlineAt" is null or h."DeadlineAt" > now() or h."Status" = 'Undoing')`
 
+/** Assigns the columns of a run without its data; `NO_DATA` in run/transitions.ts is the same for the memory source. */
+export const withoutData = (sql: Sql) => sql`
+  "InitialData" = 'null', "Tags" = null, "LastError" = null, "ConcurrencyKey" = null, "DebounceKey" = null`
+
 /** The deadline of a run that begins at `start`. */
 export const deadlineFrom = (
   sql: Sql,

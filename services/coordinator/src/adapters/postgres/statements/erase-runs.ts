@@ -11,7 +11,7 @@ import type {
 import { FILES_LEFT } from '../../../run/retention.ts'
 import { runKey } from '../../../run/run.ts'
 import { REMOVAL_WEBHOOK } from '../../../webhook/webhook.ts'
-import { areFew, isActive, isFirstRunOf, isRunOf } from '../predicates.ts'
+import { areFew, isActive, isFirstRunOf, isRunOf, withoutData } from '../predicates.ts'
 import { recordOnChanged } from './actions.ts'
 import { deleteTags } from './retention.ts'
 
@@ -125,8 +125,7 @@ export async function eraseRuns(
         where ${isRunOf(tx, 'w')} and h."Version" = w."Version"
           and h."ErasedAt" is null and h."PurgedAt" is null) h
     ), changed as (
-      update "Order_Header" h set "InitialData" = 'null', "Tags" = null, "LastError" = null,
-        "ConcurrencyKey" = null, "DebounceKey" = null, "ErasedAt" = now()
+      update "Order_Header" h set ${withoutData(tx)}, "ErasedAt" = now()
       from ended where ${isRunOf(tx, 'ended')}
       returning h."Process", h."TransactionID", h."ReplayID", h."Realm"
     ), slots as (

@@ -7,7 +7,7 @@ import {
   type RetentionPolicy,
 } from '../../../run/retention.ts'
 import { type RunKey, runKey } from '../../../run/run.ts'
-import { areFew, isFirstRunOf, isRunOf } from '../predicates.ts'
+import { areFew, isFirstRunOf, isRunOf, withoutData } from '../predicates.ts'
 import { positionAfter } from '../rows.ts'
 
 /** For each process, adds the number of its rows in the CTE `changed` to the stored count of the process. */
@@ -95,8 +95,7 @@ export async function purgeRuns(
       delete from "Order_Attempt" h using held where ${isRunOf(sql, 'held')}
     ), ${deleteTags(sql, 'held')},
     changed as (
-      update "Order_Header" h set "InitialData" = 'null', "Tags" = null, "LastError" = null,
-        "ConcurrencyKey" = null, "DebounceKey" = null, "PurgedAt" = now()
+      update "Order_Header" h set ${withoutData(sql)}, "PurgedAt" = now()
       from held where ${isRunOf(sql, 'held')}
       returning h."Process", h."TransactionID", h."ReplayID"
     ), families as (
