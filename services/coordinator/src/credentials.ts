@@ -1,5 +1,19 @@
 /** Creates and connects the parts that react to changes of credentials: waiting runs, change feeds and erasures. */
-import { onCredentialUsable, onErasureRequested } from './adapters/message-bus/credential-events.ts'
+import { parseMessageAs } from '@integration-host/shared/json'
+import {
+  CredentialEvent,
+  credentialRoutingKey,
+} from '@integration-host/shared/contracts/credential'
+import {
+  CREDENTIALS_QUEUE,
+  credentialsTopology,
+  ERASURES_QUEUE,
+} from '@integration-host/shared/contracts/topology'
+import {
+  misaddressed,
+  type Consumer,
+  type MessageBus,
+} from '@integration-host/shared/messaging/message-bus'
 import type { Core } from './core.ts'
 import type { ChangeWaits } from './change/change-waits.ts'
 import type { ChangeCursors } from './change-feed/change-cursors.ts'
@@ -53,4 +67,43 @@ export async function followCredentials(deps: CredentialDeps): Promise<AsyncDisp
     await erasures.cancel()
   })
   return stack.move()
+}
+
+const usable = [credentialRoutingKey('stored'), credentialRoutingKey('refreshed')]
+
+/**
+ * Calls `onUsable` for each credential that was stored or refreshed. If the returned promise rejects, the event is
+ * delivered again.
+ */
+export async function onCredentialUsable(
+  bus: MessageBus,
+  tag: string,
+  onUsable: (name: string) => Promise<void>,
+): Promise<Consumer> {
+  await bus.declare(credentialsTopology)
+  return bus.consume(CREDENTIALS_QUEUE, { prefetch: 8, tag }, async (delivery) => {
+    const event = parseMessageAs(CredentialEvent, delivery.content)
+    if (event === null || misaddressed(delivery, ...usable) !== null) return 'ack'
+    await onUsable(event.Name)
+    return 'ack'
+  })
+}
+
+/**
+ * Calls `erase` for each removed credential if its removal event requests the erasure of the company's runs. If `erase`
+ * resolves with false, the event is delivered again.
+ */
+export async function onErasureRequested(
+  bus: MessageBus,
+  tag: string,
+  erase: (name: string) => Promise<boolean>,
+): Promise<Consumer> {
+  await bus.declare(credentialsTopology)
+  return bus.consume(ERASURES_QUEUE, { prefetch: 1, tag }, async (delivery) => {
+    const event = parseMessageAs(CredentialEvent, delivery.content)
+    if (event?.erase !== true) return 'ack'
+    // An account that may publish other events could otherwise have the runs of a company erased.
+    if (misaddressed(delivery, credentialRoutingKey('removed')) !== null) return 'ack'
+    return (await erase(event.Name)) ? 'ack' : 'requeue'
+  })
 }

@@ -11,7 +11,7 @@ import type { Audit, RunGroup } from './run/audit.ts'
 import type { WebhookBacklog } from './run/transaction-source.ts'
 import type { ChangeResult } from './change/change-intake.ts'
 import type { StartResult } from './start/start-intake.ts'
-import type { WaitingMessages } from './adapters/message-bus/waiting-messages.ts'
+import type { WaitingMessages } from './worker/waiting-messages.ts'
 import type { ScheduleLag } from './schedule/scheduler.ts'
 import type { RetentionAges } from './retention/purge.ts'
 

@@ -18,7 +18,7 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
-import { onErasureRequested } from '../adapters/message-bus/credential-events.ts'
+import { onErasureRequested } from '../credentials.ts'
 import { changeEvent, isConsumed, sale as onInvoice } from '../change/changes.contract.ts'
 import { refund, sale, startMessagesContract } from './start-messages.contract.ts'
 

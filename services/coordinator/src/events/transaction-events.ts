@@ -16,8 +16,8 @@ import {
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import { z } from 'zod'
-import { isOver } from '../../run/status.ts'
-import { eventId } from '../../events/transition-feed.ts'
+import { isOver } from '../run/status.ts'
+import { eventId } from './transition-feed.ts'
 
 export interface TransactionEvents extends AsyncDisposable {
   readonly publishEvent: (event: TransactionEvent) => void

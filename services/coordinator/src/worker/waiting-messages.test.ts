@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { processOf } from '../../../test-support/process-of.ts'
+import { processOf } from '../../test-support/process-of.ts'
 import { countWaitingMessages } from './waiting-messages.ts'
 
 const steps = { one: () => null }

@@ -5,7 +5,7 @@ import {
 } from '@integration-host/shared/contracts/provider-event'
 import { startQueue } from '@integration-host/shared/contracts/topology'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
-import { hasChanges, isStartable, type ProcessDefinition } from '../../step/definition.ts'
+import { hasChanges, isStartable, type ProcessDefinition } from '../step/definition.ts'
 
 /** The number of messages that wait in one queue, `<kind>.<process>`, until a coordinator consumes them. */
 export interface WaitingMessages {
