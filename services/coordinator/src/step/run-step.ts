@@ -157,7 +157,10 @@ function enter(claim: Claim, process: StepProcess): EnteredStep | StepOutcome {
       response: null,
       isInDoubt: run.InDoubt,
     }
-  const checked = checkedInput(process.input, run.InitialData)
+  const checked =
+    process.input === null
+      ? { input: run.InitialData }
+      : checkedInput(process.input, run.InitialData)
   if ('problems' in checked)
     return {
       kind: 'failed',

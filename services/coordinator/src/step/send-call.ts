@@ -100,7 +100,7 @@ function prepareCall(
   const { credential } = options
   // In a run without a realm, `ACC-${step.realm}` is `ACC-null`. The coordinator reports the missing realm itself,
   // because the gateway cannot know that the run has no realm.
-  if (run.Realm === null && credential === credentialName('null'))
+  if (credential !== undefined && run.Realm === null && credential === credentialName('null'))
     return failed(
       process,
       'realm_missing',

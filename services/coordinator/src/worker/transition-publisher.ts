@@ -141,7 +141,7 @@ const eventOf = (run: RunState): TransactionEvent => ({
   StepName: run.StepName,
   Attempt: run.Attempt,
   ErrorClass: run.ErrorClass,
-  ProviderError: providerErrorOf(run),
+  ProviderError: run.ErrorClass === null ? null : providerErrorOf(run),
   WaitingFor: run.WaitingFor,
   InDoubt: run.InDoubt,
   NextAttemptAt: run.NextAttemptAt,

@@ -249,7 +249,7 @@ export function viewOf(credential: CredentialSummary, refreshAheadMs: number): C
     State: stateOf(credential),
     Version: credential.version,
     RefreshedAt: text(credential.refreshedAt),
-    ...(!isTerminal(fault) && {
+    ...((fault === null || !isTerminal(fault)) && {
       RefreshDueAt: text(nextTryAt ?? refreshDueAt(credential, refreshAheadMs)),
     }),
     ...(Number.isFinite(idleExpiresAt) && { IdleExpiry: text(idleExpiresAt) }),

@@ -41,6 +41,7 @@ export function createBrowser(options: {
 }) {
   const { product, redirectUri, now } = options
   const { page: productPage, withLogo } = createProductPages(product)
+  const pagePolicy = withLogo(PAGE_POLICY)
   const isSecure = redirectUri.protocol === 'https:'
   // A browser accepts a __Host- cookie only from this host and over https. Neither a sibling domain nor an attacker in
   // the network can therefore set this cookie.
@@ -97,7 +98,7 @@ export function createBrowser(options: {
     nextStep?: (scriptNonce: string) => PageContent | null,
   ): Promise<Response> {
     c.header('Cache-Control', 'no-store')
-    c.header('Content-Security-Policy', withLogo(PAGE_POLICY))
+    c.header('Content-Security-Policy', pagePolicy)
     try {
       return await work()
     } catch (error) {

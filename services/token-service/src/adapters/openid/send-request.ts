@@ -16,7 +16,7 @@ import {
   type ProxyFor,
   withoutProxy,
 } from '@integration-host/shared/http/forward-proxy/forward-proxy'
-import { tunnelTo } from '@integration-host/shared/http/forward-proxy/tunnel'
+import { openTunnel } from '@integration-host/shared/http/forward-proxy/tunnel'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { callTraced, tracing } from '@integration-host/shared/observability/telemetry'
 
@@ -89,7 +89,7 @@ async function send(
   proxyFor: ProxyFor,
 ): Promise<ProviderHttpResponse> {
   const until = performance.now() + request.deadlineMs
-  const tunnel = await openTunnel(url, request.deadlineMs * TUNNEL_SHARE, proxyFor)
+  const tunnel = await tunnelTo(url, request.deadlineMs * TUNNEL_SHARE, proxyFor)
   const deadlineMs = Math.max(0, until - performance.now())
   const { status, headers, body, cutOff } = await receive(url, { ...request, deadlineMs }, tunnel)
   const { text, oddities, decodedCutOff } = await textOf(body, headers.get('content-encoding'))
@@ -107,11 +107,11 @@ async function send(
  *
  * @throws {NoResponse} if no tunnel is established. In this case no byte of the request was sent.
  */
-async function openTunnel(url: URL, timeoutMs: number, proxyFor: ProxyFor): Promise<Socket | null> {
-  const connect = tunnelTo(proxyFor, url)
-  if (connect === undefined) return null
+async function tunnelTo(url: URL, timeoutMs: number, proxyFor: ProxyFor): Promise<Socket | null> {
+  const proxy = proxyFor(url)
+  if (proxy === null) return null
   try {
-    return await connect({ timeoutMs })
+    return await openTunnel(proxy, url, { timeoutMs })
   } catch (error) {
     throw new NoResponse(reasonOf(error), false, { cause: error })
   }

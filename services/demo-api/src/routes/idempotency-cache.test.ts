@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createIdempotencyCache } from './idempotency-cache.ts'
+import { createIdempotencyCache } from './order-and-report.ts'
 
 describe('the idempotency cache', () => {
   it('the idempotency cache evicts its oldest key when it is full', () => {
