@@ -1,4 +1,4 @@
-import { LinkedList } from '@integration-host/shared/process/linked-list'
+import { LinkedList } from '@integration-host/shared/process/pending-work'
 import type { AbortReason, StepAbort } from '../step/step-abort.ts'
 import { isSameRun, type Run, type RunKey } from '../run/run.ts'
 import type { Json } from '../run/json-normalization.ts'

@@ -24,8 +24,7 @@ import {
   type Settlement,
   type Topology,
 } from '../message-bus.ts'
-import { LinkedList } from '../../process/linked-list.ts'
-import { createPendingWork, type PendingWork } from '../../process/pending-work.ts'
+import { LinkedList, createPendingWork, type PendingWork } from '../../process/pending-work.ts'
 import type { Secret } from '../../secrets/secret.ts'
 import type { TlsFiles } from '../../tls/tls-files.ts'
 import { CLOSE_TIMEOUT_MS, closeConnection, keepConnected, streamOf, within } from './connection.ts'

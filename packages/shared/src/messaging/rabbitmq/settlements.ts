@@ -1,5 +1,5 @@
 import type { Channel, Message } from 'amqplib'
-import { type Link, LinkedList } from '../../process/linked-list.ts'
+import { type Link, LinkedList } from '../../process/pending-work.ts'
 import type { Settlement } from '../message-bus.ts'
 
 /** A delivery whose ack or nack has not been written yet. */
