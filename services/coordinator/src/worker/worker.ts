@@ -1,6 +1,6 @@
 /**
- * Runs steps: claim, run, record, publish, acknowledge. A step message passes step-queue.ts, step-consumers.ts and
- * handle-delivery.ts, which claims the run (`TransactionSource.claim`). Then run-claimed-step.ts runs the step
+ * Runs steps: claim, run, record, publish, acknowledge. A step message passes step-queue.ts and step-consumers.ts,
+ * which claims the run (`TransactionSource.claim`). Then run-claimed-step.ts runs the step
  * (step/run-step.ts), derives the transition from its outcome (run/progress.ts), and records it
  * (`TransactionSource.record`: adapters/postgres/statements/record-outcomes.ts, or run/transitions.ts in memory).
  *
@@ -24,9 +24,8 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { ProcessDefinition } from '../step/definition.ts'
 import { RENEW_MS, type TransactionSource } from '../run/transaction-source.ts'
-import { createArrivals, createConsumers } from './step-consumers.ts'
+import { createArrivals, createConsumers, createDeliveryHandler } from './step-consumers.ts'
 import { createGate, type PausedNames } from './gate.ts'
-import { createDeliveryHandler } from './handle-delivery.ts'
 import { type ClaimedStepDeps, createClaimedStepRunner } from './run-claimed-step.ts'
 import type { Lanes } from './lanes.ts'
 import type { StepQueue } from './step-queue.ts'
