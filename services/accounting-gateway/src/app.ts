@@ -9,7 +9,7 @@ import { type UsageRouteDeps, usageRoutes } from './routes/usage.ts'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import type { Scope } from '@integration-host/shared/access/scope'
-import { needs } from '@integration-host/shared/http/access'
+import { needs } from '@integration-host/shared/http/request'
 import { describeRoute, validator } from 'hono-openapi'
 import { z } from 'zod'
 

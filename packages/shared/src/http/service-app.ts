@@ -12,7 +12,7 @@ import { type Health, HealthReport } from '../observability/health.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import type { Caller } from '../access/caller.ts'
-import { identify } from './access.ts'
+import { identify, onlyKnownQuery, hasBody, limitBody } from './request.ts'
 import { type ConnectionState, connectionState, UNAUTHENTICATED_IDLE_MS } from './connections.ts'
 import {
   pathsWith,
@@ -23,7 +23,6 @@ import {
   describeOperation,
   PROBLEM_CONTENT,
 } from './openapi.ts'
-import { onlyKnownQuery, hasBody, limitBody } from './request.ts'
 import { notFoundHandler, problemResponse } from './problem.ts'
 import type { HttpBindings } from '@hono/node-server'
 import { serveTraced, tracing } from '../observability/telemetry.ts'

@@ -4,8 +4,7 @@ import {
   RealmCalls,
 } from '@integration-host/shared/contracts/realm-activity'
 import { Realm } from '@integration-host/shared/contracts/realm'
-import { callerOf, needs } from '@integration-host/shared/http/access'
-import { onlyKnownQuery } from '@integration-host/shared/http/request'
+import { callerOf, needs, onlyKnownQuery } from '@integration-host/shared/http/request'
 import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'

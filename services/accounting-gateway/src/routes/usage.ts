@@ -1,6 +1,6 @@
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { callerOf, needs } from '@integration-host/shared/http/access'
+import { callerOf, needs } from '@integration-host/shared/http/request'
 import { knownQuery, responses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'

@@ -4,8 +4,7 @@ import {
   DeletedDeadLetters,
 } from '@integration-host/shared/contracts/operations'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
-import { callerOf, needs } from '@integration-host/shared/http/access'
-import { onlyKnownQuery } from '@integration-host/shared/http/request'
+import { callerOf, needs, onlyKnownQuery } from '@integration-host/shared/http/request'
 import { knownQuery, responses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'

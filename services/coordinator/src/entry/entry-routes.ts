@@ -1,4 +1,4 @@
-import { callerOf, needs } from '@integration-host/shared/http/access'
+import { callerOf, needs } from '@integration-host/shared/http/request'
 import { knownQuery, responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'

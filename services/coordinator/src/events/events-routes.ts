@@ -1,6 +1,6 @@
 import type { Caller } from '@integration-host/shared/access/caller'
 import { rawResponse } from '@integration-host/shared/http/without-web-streams'
-import { callerOf, needs } from '@integration-host/shared/http/access'
+import { callerOf, needs } from '@integration-host/shared/http/request'
 import { knownQuery, problems, textResponse } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'

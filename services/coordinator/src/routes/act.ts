@@ -15,8 +15,7 @@ import {
   responses,
   validate,
 } from '@integration-host/shared/http/service-app'
-import { callerOf, needs } from '@integration-host/shared/http/access'
-import { ifMatch } from '@integration-host/shared/http/request'
+import { callerOf, needs, ifMatch } from '@integration-host/shared/http/request'
 import { headerParameter } from '@integration-host/shared/http/openapi'
 import type { Context, Handler } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'

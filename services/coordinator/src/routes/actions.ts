@@ -1,6 +1,6 @@
 import { ActionPage } from '@integration-host/shared/contracts/operations'
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
-import { callerOf, needs } from '@integration-host/shared/http/access'
+import { callerOf, needs } from '@integration-host/shared/http/request'
 import { knownQuery, responses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'

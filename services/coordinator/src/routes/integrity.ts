@@ -1,6 +1,5 @@
 import { lanesOf } from '@integration-host/shared/contracts/topology'
-import { onlyKnownQuery } from '@integration-host/shared/http/request'
-import { callerOf, needs } from '@integration-host/shared/http/access'
+import { onlyKnownQuery, callerOf, needs } from '@integration-host/shared/http/request'
 import { responses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'

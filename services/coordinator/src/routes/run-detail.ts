@@ -4,7 +4,7 @@ import {
   RunDetailResponse,
 } from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { callerOf, needs } from '@integration-host/shared/http/access'
+import { callerOf, needs } from '@integration-host/shared/http/request'
 import {
   knownQuery,
   problems,

@@ -1,6 +1,6 @@
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import type { ErrorCode } from '@integration-host/shared/errors'
-import { callerOf, needs } from '@integration-host/shared/http/access'
+import { callerOf, needs } from '@integration-host/shared/http/request'
 import { knownQuery, responses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'

@@ -1,7 +1,6 @@
 import { headerStatuses } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { callerOf, needs } from '@integration-host/shared/http/access'
-import { onlyKnownQuery } from '@integration-host/shared/http/request'
+import { callerOf, needs, onlyKnownQuery } from '@integration-host/shared/http/request'
 import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'

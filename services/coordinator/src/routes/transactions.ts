@@ -1,13 +1,15 @@
 import { type ActBody, SignalResponse } from '@integration-host/shared/contracts/run'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { callerOf, identified, needs } from '@integration-host/shared/http/access'
-import { onResponseClosed, rawJson } from '@integration-host/shared/http/without-web-streams'
 import {
+  callerOf,
+  identified,
+  needs,
   onlyKnownQuery,
   PREFERENCE_APPLIED,
   preferredWaitSeconds,
 } from '@integration-host/shared/http/request'
+import { onResponseClosed, rawJson } from '@integration-host/shared/http/without-web-streams'
 import { headerParameter } from '@integration-host/shared/http/openapi'
 import {
   jsonResponse,

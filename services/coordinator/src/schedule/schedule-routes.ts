@@ -4,8 +4,7 @@ import {
   ScheduleView,
   StartedSchedule,
 } from '@integration-host/shared/contracts/schedule'
-import { callerOf, needs } from '@integration-host/shared/http/access'
-import { onlyKnownQuery } from '@integration-host/shared/http/request'
+import { callerOf, needs, onlyKnownQuery } from '@integration-host/shared/http/request'
 import { responses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'

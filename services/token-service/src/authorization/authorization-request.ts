@@ -173,7 +173,8 @@ export function createAuthorization(deps: AuthorizationDeps) {
       if (request.expiresAt <= now()) throw invalid('the state has expired')
       if (request.browser !== null && (browser === null || digest(browser) !== request.browser))
         throw invalid('the authorization was started in another browser')
-      if (deps.keys.hasEnded(request.keyId, request.expiresAt - AUTHORIZATION_TTL_MS))
+      const { keyId, expiresAt } = request
+      if (keyId !== null && deps.keys.hasEnded(keyId, expiresAt - AUTHORIZATION_TTL_MS))
         throw invalid('the service key that started the authorization has ended')
       return request
     },

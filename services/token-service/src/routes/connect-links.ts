@@ -8,8 +8,12 @@ import { Label, Tags } from '@integration-host/shared/contracts/text'
 import { OpenLinks } from '@integration-host/shared/contracts/operations'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
-import { onlyKnownQuery } from '@integration-host/shared/http/request'
+import {
+  callerOf,
+  needs,
+  requireRealm,
+  onlyKnownQuery,
+} from '@integration-host/shared/http/request'
 import { knownQuery, responses, validate } from '@integration-host/shared/http/service-app'
 import { type ConnectLink, findLinks, positionOf } from '../authorization/connect-link-store.ts'
 import { DEFAULT_LINK_SECONDS, MAX_LINK_SECONDS } from '../authorization/connect-links.ts'

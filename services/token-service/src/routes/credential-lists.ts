@@ -6,9 +6,8 @@ import {
   credentialStates,
   CredentialView,
 } from '@integration-host/shared/contracts/credential'
-import { callerOf, needs } from '@integration-host/shared/http/access'
+import { callerOf, needs, onlyKnownQuery } from '@integration-host/shared/http/request'
 import { routedFixedPath } from '@integration-host/shared/http/openapi'
-import { onlyKnownQuery } from '@integration-host/shared/http/request'
 import { knownQuery, responses } from '@integration-host/shared/http/service-app'
 import { viewOf } from '../credential/credential.ts'
 import { faultClasses } from '../credential/fault.ts'

@@ -7,10 +7,9 @@ import { LabelChange, Reason } from '@integration-host/shared/contracts/text'
 import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
 import { ActBody } from '@integration-host/shared/contracts/run'
 import { hasCode } from '@integration-host/shared/errors'
-import { ifMatch, onlyKnownQuery } from '@integration-host/shared/http/request'
+import { ifMatch, onlyKnownQuery, callerOf, needs } from '@integration-host/shared/http/request'
 import { headerParameter } from '@integration-host/shared/http/openapi'
 import { rawJson } from '@integration-host/shared/http/without-web-streams'
-import { callerOf, needs } from '@integration-host/shared/http/access'
 import {
   knownQuery,
   problems,

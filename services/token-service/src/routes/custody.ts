@@ -12,7 +12,7 @@ import {
 } from '@integration-host/shared/contracts/custody'
 import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
 import { Secret } from '@integration-host/shared/secrets/secret'
-import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
+import { callerOf, needs, requireRealm } from '@integration-host/shared/http/request'
 import {
   knownQuery,
   problems,

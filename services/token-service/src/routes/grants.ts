@@ -14,7 +14,7 @@ import {
 } from '@integration-host/shared/contracts/custody'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
+import { callerOf, needs, requireRealm } from '@integration-host/shared/http/request'
 import { linesBody, responses } from '@integration-host/shared/http/service-app'
 import { arrayElements, parseJson, trimmedJson } from '@integration-host/shared/json'
 import { Secret } from '@integration-host/shared/secrets/secret'
