@@ -126,7 +126,7 @@ export const start: StartEngine = async (settings) => {
       const results = await source.queue(PROCESS, transactions, ACTOR, { owner, limit })
       for (const { run, claim } of results)
         if (claim !== undefined) void startOnArrival(claim)
-        else {
+        else if (run !== undefined) {
           const { Process, TransactionID, ReplayID, Version } = run
           const due = { Process, TransactionID, ReplayID, step: 'order', version: Version }
           void queue.publish(due, 0)

@@ -4,11 +4,16 @@ import { sealed } from '../test-support/payload-keys.ts'
 import { openPostgresSource } from '../test-support/postgres-source.ts'
 import { anAct } from '../test-support/act.ts'
 import { FILES_LEFT } from './run/retention.ts'
-import type { NewTransaction, TransactionSource } from './run/transaction-source.ts'
+import type {
+  Limited,
+  NewTransaction,
+  QueueResult,
+  TransactionSource,
+} from './run/transaction-source.ts'
 
 const outline = { name: 'OrderProcess', steps: ['order'] as [string, ...string[]] }
-const first = <T>([value]: readonly T[]): T => {
-  if (value === undefined) throw new Error('no result')
+const first = ([value]: readonly (QueueResult | Limited)[]): QueueResult => {
+  if (value?.run === undefined) throw new Error('no result')
   return value
 }
 

@@ -100,7 +100,7 @@ describe('the keys of runs in PostgreSQL', () => {
         { TransactionID: `debounced ${id}`, InitialData: n, ConcurrencyKey, Debounce },
       ])
       const [queued] = results
-      if (queued === undefined) throw new Error('no result')
+      if (queued?.run === undefined) throw new Error('no result')
       const { run } = queued
       const slot = { limit: 1, key: null }
       const message = { ...run, step: 'one', isFirst: true, version: run.Version, owner: id, slot }

@@ -47,7 +47,7 @@ export function workOn(source: () => TransactionSource) {
     const [result] = await source().queue(process, [
       { TransactionID: id, InitialData: data as string },
     ])
-    if (result === undefined || result.outcome === 'conflict') throw new Error('not queued')
+    if (result?.run === undefined || result.outcome === 'conflict') throw new Error('not queued')
     return result.run
   }
   const request = (run: ClaimedRun, overrides: Partial<ClaimRequest> = {}): ClaimRequest => {

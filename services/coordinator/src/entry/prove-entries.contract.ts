@@ -158,7 +158,7 @@ export function proveEntriesContract(name: string, open: () => Promise<MovableSo
       const [other] = await source.queue(process, [
         { TransactionID: '2', InitialData: null, Realm: '42' },
       ])
-      if (other === undefined || other.outcome === 'conflict') throw new Error('not queued')
+      if (other?.run === undefined || other.outcome === 'conflict') throw new Error('not queued')
       await claim(other.run)
       const changedAt = now - MINUTE
       const fresh = { ...seen({ SyncToken: '1', DocNumber: 'B-1' }), changedAt }

@@ -30,7 +30,7 @@ export function auditContract(name: string, open: () => Promise<MovableSource>):
 
     const queue = async (id: string, of = process): Promise<Run> => {
       const [result] = await source.queue(of, [{ TransactionID: id, InitialData: id }])
-      if (result === undefined || result.outcome === 'conflict') throw new Error('not queued')
+      if (result?.run === undefined || result.outcome === 'conflict') throw new Error('not queued')
       return result.run
     }
     const run = async (from: Run, ...outcomes: readonly StepOutcome[]): Promise<Run> => {

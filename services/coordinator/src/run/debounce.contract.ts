@@ -36,7 +36,7 @@ export function debounceContract(name: string, open: () => Promise<MovableSource
       outline = process,
     ): Promise<QueueResult> => {
       const [result] = await source.queue(outline, [transaction(id, more)])
-      if (result === undefined) throw new Error('no result')
+      if (result?.run === undefined) throw new Error('no result')
       return result
     }
     const stored = async (id: string): Promise<Run | undefined> =>
@@ -192,7 +192,7 @@ export function debounceContract(name: string, open: () => Promise<MovableSource
         transaction('c'),
         { TransactionID: 'plain', InitialData: 2 },
       ])
-      expect(results.map(({ outcome, run }) => [outcome, run.TransactionID])).toEqual([
+      expect(results.map(({ outcome, run }) => [outcome, run?.TransactionID])).toEqual([
         ['queued', 'a'],
         ['queued', 'x'],
         ['queued', 'plain'],

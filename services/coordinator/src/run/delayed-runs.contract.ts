@@ -119,40 +119,46 @@ export function delayedRunsContract(name: string, open: () => Promise<MovableSou
       expect(await claim(resumed)).toMatchObject({ kind: 'claimed' })
     })
 
-    it('a key has at most 10,000 delayed runs, and runs that have ended or exist already take no further place', async () => {
-      const by = { keyId: 'one', person: null, shareOf: 'one' }
-      const ids = Array.from({ length: DELAYED_RUNS_PER_KEY }, (_, n) => `limited ${n}`)
-      for (let at = 0; at < ids.length; at += 500) {
-        const part = ids.slice(at, at + 500)
-        expect((await source.reserveDelayed(process.name, 'one', part)).size).toBe(0)
-        await source.queue(
-          process,
-          part.map((TransactionID) => ({ TransactionID, InitialData: 1, NotBefore: 7_200 })),
-          by,
-        )
-      }
-      const reserve = (keyId: string, ...given: string[]) =>
-        source.reserveDelayed(process.name, keyId, given)
-      expect([...(await reserve('one', 'limited 0', 'further'))]).toEqual(['further'])
-      expect([...(await reserve('two', 'of two'))]).toEqual([])
-      await source.operate('cancel', process, 'limited 1', null, anAct)
-      expect([...(await reserve('one', 'further', 'beyond'))]).toEqual(['beyond'])
-    })
+    const queueFor = async (
+      shareOf: string,
+      ids: readonly string[],
+      start: Pick<NewTransaction, 'NotBefore' | 'Debounce'> = { NotBefore: 7_200 },
+    ) => {
+      const transactions = ids.map((id) => ({ TransactionID: id, InitialData: 1, ...start }))
+      const by = { keyId: shareOf, person: null, shareOf }
+      return (await source.queue(process, transactions, by)).map(({ outcome }) => outcome)
+    }
+    const times = <Outcome>(count: number, outcome: Outcome) =>
+      Array.from({ length: count }, () => outcome)
+    const cancel = async (...ids: readonly string[]): Promise<void> => {
+      for (const id of ids) await source.operate('cancel', process, id, null, anAct)
+    }
 
-    it('a place for which no run was stored can be taken again after its transaction was absorbed', async () => {
-      const ids = Array.from({ length: DELAYED_RUNS_PER_KEY + 1 }, (_, n) => `absorbed ${n}`)
-      expect([...(await source.reserveDelayed(process.name, 'absorbs', ids))]).toHaveLength(1)
-      const queued = await source.queue(
-        process,
-        ids.slice(0, 3).map((TransactionID) => ({
-          TransactionID,
-          InitialData: 1,
-          Debounce: { Key: 'k', Seconds: 3_600 },
-        })),
-        { keyId: 'absorbs', person: null, shareOf: 'absorbs' },
-      )
-      expect(queued.map(({ outcome }) => outcome)).toEqual(['queued', 'absorbed', 'absorbed'])
-      expect((await source.reserveDelayed(process.name, 'absorbs', ['another'])).size).toBe(0)
+    it('a key has at most 10,000 delayed runs, and runs that have ended, exist already or are absorbed take no further place', async () => {
+      const ids = Array.from({ length: DELAYED_RUNS_PER_KEY }, (_, n) => `limited ${n}`)
+      for (let at = 0; at < ids.length; at += 500)
+        expect(await queueFor('one', ids.slice(at, at + 500))).toEqual(times(500, 'queued'))
+      expect(await queueFor('one', ['limited 0', 'further'])).toEqual(['exists', 'limited'])
+      expect(await source.get(process.name, 'further', null)).toBeNull()
+      expect(await queueFor('two', ['of two'])).toEqual(['queued'])
+      expect(await queueFor('one', ['at once'], {})).toEqual(['queued'])
+      await cancel('limited 1')
+      expect(await queueFor('one', ['further', 'beyond'])).toEqual(['queued', 'limited'])
+
+      await cancel('limited 2', 'limited 3', 'limited 4')
+      const requests = Array.from({ length: 8 }, (_, n) => queueFor('one', [`x ${n}`, `y ${n}`]))
+      const outcomes = (await Promise.all(requests)).flat()
+      expect(outcomes.toSorted()).toEqual([...times(13, 'limited'), ...times(3, 'queued')])
+
+      await cancel('limited 5', 'limited 6', 'limited 7')
+      const debounced = { Debounce: { Key: 'k', Seconds: 3_600 } }
+      expect(await queueFor('one', ['a', 'b', 'c', 'd'], debounced)).toEqual([
+        'queued',
+        'absorbed',
+        'absorbed',
+        'limited',
+      ])
+      expect(await queueFor('one', ['e', 'f', 'g'])).toEqual(['queued', 'queued', 'limited'])
     })
 
     it('a delayed transaction that is queued again is reported as existing, whatever NotBefore the second request has', async () => {

@@ -23,7 +23,7 @@ export function priorityContract(name: string, open: () => Promise<MovableSource
       const [result] = await source.queue(process, [
         { TransactionID: id, InitialData: id, ...more },
       ])
-      if (result === undefined) throw new Error('not queued')
+      if (result?.run === undefined) throw new Error('not queued')
       return result.run
     }
     const claim = async (run: RunState): Promise<Claim> => {
@@ -89,7 +89,7 @@ export function priorityContract(name: string, open: () => Promise<MovableSource
         const [result] = await source.queue(process, [
           { TransactionID: id, InitialData: id, Debounce, ...more },
         ])
-        return [result?.run.TransactionID, result?.run.Priority]
+        return [result?.run?.TransactionID, result?.run?.Priority]
       }
       expect(await debounced('a')).toEqual(['a', 'normal'])
       expect(await debounced('b', { Priority: 'high' })).toEqual(['a', 'high'])

@@ -48,7 +48,7 @@ export function sealedKeysContract(name: string, open: () => Promise<Transaction
       const [result] = await source.queue(process, [
         { TransactionID: id, InitialData: id, ...more },
       ])
-      if (result === undefined) throw new Error('no result')
+      if (result?.run === undefined) throw new Error('no result')
       return result
     }
     const queueKeyed = async (id: string, source = sealed): Promise<Run> =>

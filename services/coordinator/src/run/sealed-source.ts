@@ -6,7 +6,6 @@ import { notFound } from './errors.ts'
 import type { NewChild } from './families.ts'
 import type { Item, Round } from './item.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
-import type { DelayedRuns } from './start-time.ts'
 import type { Erasures } from './erasure.ts'
 import type { Json } from './json-normalization.ts'
 import {
@@ -26,6 +25,7 @@ import type {
   Claim,
   ClaimRequest,
   Lease,
+  Limited,
   NewTransaction,
   QueueResult,
   ReplayRequest,
@@ -42,7 +42,6 @@ import type {
  */
 type PassedThrough =
   | keyof DeadLetterStore
-  | keyof DelayedRuns
   | keyof Entries
   | keyof Erasures
   | keyof PayloadStore
@@ -208,9 +207,9 @@ export function createSealedSource(
       const results = await source.queue(process, stored, by, start)
       // The inner source cannot recognize equal data, because encrypted values of equal data differ. So the data is
       // compared again after decryption.
-      return results.map((result, n): QueueResult => {
+      return results.map((result, n): QueueResult | Limited => {
         const transaction = transactions[n]
-        if (transaction === undefined) return result
+        if (transaction === undefined || result.outcome === 'limited') return result
         if (result.outcome === 'absorbed') return { ...result, run: readable(result.run) }
         if (result.outcome === 'queued') {
           // A later transaction of the same call may already have replaced the data of the run.

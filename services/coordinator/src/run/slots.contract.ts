@@ -33,7 +33,7 @@ export function slotsContract(name: string, open: () => Promise<MovableSource>):
     const queue = async (id: string, more: Partial<NewTransaction> = {}): Promise<Run> => {
       const transaction = { TransactionID: id, InitialData: id, ...more }
       const [result] = await source.queue(process, [transaction])
-      if (result === undefined) throw new Error('not queued')
+      if (result?.run === undefined) throw new Error('not queued')
       return result.run
     }
     const queueAll = async (...ids: readonly string[]): Promise<Run[]> => {

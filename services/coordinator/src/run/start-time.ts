@@ -1,7 +1,8 @@
 /** The rules for runs that start later than they are queued, and the share of them that one service key may have. */
 import type { NotBefore } from '@integration-host/shared/contracts/transaction'
+import type { Actor } from './action.ts'
 import type { Run } from './run.ts'
-import type { NewTransaction, StartOnArrival } from './transaction-source.ts'
+import type { Limited, NewTransaction, QueueResult, StartOnArrival } from './transaction-source.ts'
 
 /**
  * Returns the time (epoch ms) before which a run does not start; `null` if the run is not delayed. A time before 1970
@@ -49,21 +50,31 @@ export const deadlineOfStart = ({ DeadlineAt, NextAttemptAt }: Run, now: number)
 /** The maximum number of runs of one service key that wait for their start (`NotBefore` or `Debounce`). */
 export const DELAYED_RUNS_PER_KEY = 10_000
 
-export interface DelayedRuns {
-  /**
-   * Reserves places for delayed runs that a service key is about to queue. Ids that exist already need no place.
-   * Returns the ids for which the key has no place left, and which must not be queued. The place of a transaction that
-   * `queue` absorbs is free again.
-   */
-  reserveDelayed(
-    process: string,
-    keyId: string,
-    ids: readonly string[],
-  ): Promise<ReadonlySet<string>>
-}
-
 /** Returns whether the run of the transaction will wait for its start. A debounced run always waits. */
 export const startsLater = (
   { NotBefore, Debounce }: Pick<NewTransaction, 'NotBefore' | 'Debounce'>,
   now: number,
 ): boolean => Debounce !== undefined || (notBeforeMs(NotBefore, now) ?? 0) > now
+
+/** Returns the ids of the transactions that need a place in the share of the actor, if they are new. */
+export const idsOfShare = (
+  transactions: readonly NewTransaction[],
+  by: Actor | undefined,
+  now: number,
+): readonly string[] =>
+  by?.shareOf
+    ? transactions.filter((one) => startsLater(one, now)).map(({ TransactionID }) => TransactionID)
+    : []
+
+/** Queues all transactions but the limited ones, for which the share of the actor has no place left. */
+export async function queueUnlimited(
+  transactions: readonly NewTransaction[],
+  limited: ReadonlySet<string>,
+  queue: (fitting: readonly NewTransaction[]) => Promise<readonly QueueResult[]>,
+): Promise<(QueueResult | Limited)[]> {
+  const isLimited = ({ TransactionID }: NewTransaction): boolean => limited.has(TransactionID)
+  const results = (await queue(transactions.filter((one) => !isLimited(one)))).values()
+  return transactions.map(
+    (one) => (isLimited(one) ? { outcome: 'limited' } : (results.next().value as QueueResult)), // `queue` returns one for each
+  )
+}

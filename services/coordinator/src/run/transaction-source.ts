@@ -2,7 +2,6 @@ import type { Priority, QueueTransaction } from '@integration-host/shared/contra
 import type { Entries } from '../entry/book-entry.ts'
 import type { Json } from './json-normalization.ts'
 import type { Transition } from './progress.ts'
-import type { DelayedRuns } from './start-time.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
 import type { Act, Action, ActionFilter, Actor, ActionWithoutChange } from './action.ts'
 import type { Erasures } from './erasure.ts'
@@ -37,7 +36,6 @@ import type { TargetCalls } from './target-calls.ts'
 export interface TransactionSource
   extends
     DeadLetterStore,
-    DelayedRuns,
     Entries,
     Erasures,
     Events,
@@ -60,15 +58,16 @@ export interface TransactionSource
   compact(): Promise<void>
   /**
    * Queues run 0 of each transaction. The results are in the order of the transactions. With `by`, each new transaction
-   * is recorded as an action. With `start`, the same statement claims the first runs that are due now. All transactions
-   * without `Debounce` are stored in one statement, so callers must split long lists.
+   * is recorded as an action, and a new run that waits for its start takes a place of the share of the actor
+   * (`by.shareOf`). With `start`, the same statement claims the first runs that are due now. All transactions without
+   * `Debounce` are stored in one statement, so callers must split long lists.
    */
   queue(
     process: ProcessOutline,
     transactions: readonly NewTransaction[],
     by?: Actor,
     start?: StartOnArrival,
-  ): Promise<QueueResult[]>
+  ): Promise<(QueueResult | Limited)[]>
   /** Acquires the lease of the run if the message matches the current state of the run. */
   claim(message: ClaimRequest): Promise<ClaimResult>
   /**
@@ -262,6 +261,13 @@ export interface StepRef extends RunTerms {
   readonly isFirst: boolean
 }
 
+/** A transaction that was not queued, because the key of the actor has as many delayed runs as one key may have. */
+export interface Limited {
+  readonly outcome: 'limited'
+  readonly run?: undefined
+  readonly claim?: undefined
+}
+
 /**
  * `run` is the run that was queued, or the run that already existed. With `absorbed`, `run` is a waiting run of another
  * transaction with the same debounce key; this run now has the data of the queued transaction.
@@ -274,7 +280,7 @@ export interface QueueResult {
 }
 
 /** Returns the runs that a call of `queue` has added. */
-export const queuedRuns = (results: readonly QueueResult[]): Run[] =>
+export const queuedRuns = (results: readonly (QueueResult | Limited)[]): Run[] =>
   results.flatMap(({ outcome, run }) => (outcome === 'queued' ? [run] : []))
 
 /**

@@ -58,7 +58,7 @@ export function webhooksContract(name: string, open: () => Promise<MovableSource
     const queue = async (id: string, Realm?: string): Promise<Run> => {
       const transaction = { TransactionID: id, InitialData: id, ...(Realm && { Realm }) }
       const [result] = await source.queue(process, [transaction])
-      if (result === undefined || result.outcome === 'conflict') throw new Error('not queued')
+      if (result?.run === undefined || result.outcome === 'conflict') throw new Error('not queued')
       return result.run
     }
     const claim = async (run: ClaimedRun): Promise<Claim> => {

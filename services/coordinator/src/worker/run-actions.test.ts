@@ -78,7 +78,7 @@ describe('queueing more transactions than one statement stores', () => {
   it('the step messages of a batch are published before the next batch is stored, and only runs of the first batch may start on arrival', async () => {
     const { runActions, batches, published } = fixture()
     const results = await runActions.queue('Orders', transactions)
-    expect(results.map((result) => 'run' in result && result.run.TransactionID)).toEqual(
+    expect(results.map((result) => 'run' in result && result.run?.TransactionID)).toEqual(
       transactions.map(({ TransactionID }) => TransactionID),
     )
     expect(batches).toEqual([

@@ -11,11 +11,12 @@ import type { NewEvent, SignalResult } from '../run/events.ts'
 import { checkedInput } from '../run/input-check.ts'
 import { normalizedJson } from '../run/json-normalization.ts'
 import type { Act, Actor, ActionWithoutChange } from '../run/action.ts'
-import { DELAYED_RUNS_PER_KEY, startsLater } from '../run/start-time.ts'
+import { DELAYED_RUNS_PER_KEY } from '../run/start-time.ts'
 import type { Settlement } from '../run/operator-actions.ts'
 import type { PauseStore } from '../run/pause.ts'
 import type { Run } from '../run/run.ts'
 import type {
+  Limited,
   NewTransaction,
   QueueResult,
   ReplayRequest,
@@ -33,9 +34,8 @@ type RunAndAct = readonly [process: string, ...OfRun]
 /** `errors` contains the path and the violated rule of each problem in the initial data. */
 export type QueueOutcome =
   | QueueResult
+  | Limited
   | { readonly outcome: 'invalid'; readonly errors: readonly string[] }
-  /** Not queued, because the key of the actor has as many delayed runs as one key may have. */
-  | { readonly outcome: 'limited' }
 
 export interface RunActionsDeps {
   readonly source: TransactionSource
@@ -55,7 +55,6 @@ const WAKE_BATCH = 200
  * batch is stored. If a batch cannot be stored, the runs of the earlier batches continue.
  */
 const QUEUE_BATCH = 500
-const idOf = ({ TransactionID }: Pick<QueueTransaction, 'TransactionID'>): string => TransactionID
 
 /** Returns the error for initial data that does not match the `input` of its process. */
 export const inputInvalid = (errors: readonly string[]): IntegrationError =>
@@ -171,8 +170,8 @@ export function createRunActions(deps: RunActionsDeps) {
    * Publishes the events of the new runs. Also publishes the step messages of those runs that were not claimed when
    * they were queued.
    */
-  const publishQueued = (results: readonly QueueResult[]): void => {
-    const queued = results.filter(({ outcome }) => outcome === 'queued')
+  const publishQueued = (results: readonly (QueueResult | Limited)[]): void => {
+    const queued = results.flatMap((result) => (result.outcome === 'queued' ? [result] : []))
     for (const { run, claim } of queued) if (claim !== undefined) publisher.publishEvent(run)
     publisher.publishSteps(queued.flatMap(({ run, claim }) => (claim === undefined ? [run] : [])))
   }
@@ -185,17 +184,6 @@ export function createRunActions(deps: RunActionsDeps) {
     const run = await attempt({ kind, act, Process, TransactionID, ReplayID }, execute)
     publisher.publishSteps([run])
     return run
-  }
-  /** Reserves places for the delayed runs of a limited key, and returns the ids for which it has no place. */
-  const limitedIds = async (
-    name: string,
-    transactions: readonly NewTransaction[],
-    by: Actor | undefined,
-  ): Promise<ReadonlySet<string>> => {
-    if (!by?.shareOf) return new Set()
-    const now = Date.now()
-    const ids = transactions.filter((transaction) => startsLater(transaction, now)).map(idOf)
-    return ids.length > 0 ? source.reserveDelayed(name, by.shareOf, ids) : new Set()
   }
   const requireKnown = async (name: string): Promise<void> => {
     if (processes.has(name)) return
@@ -236,35 +224,25 @@ export function createRunActions(deps: RunActionsDeps) {
       requireClientData(definition)
       const checks = transactions.map((transaction) => checkedTransaction(definition, transaction))
       const valid = checks.flatMap((check) => ('errors' in check ? [] : [check]))
-      const results: (QueueResult | { readonly outcome: 'limited' })[] = []
+      const results: (QueueResult | Limited)[] = []
       for (let at = 0; at < valid.length; at += QUEUE_BATCH) {
-        const given = valid.slice(at, at + QUEUE_BATCH)
-        const limited = await limitedIds(name, given, by)
-        const batch = given.filter(({ TransactionID }) => !limited.has(TransactionID))
-        const store = async (start?: StartOnArrival): Promise<readonly QueueResult[]> => {
+        const batch = valid.slice(at, at + QUEUE_BATCH)
+        const store = async (start?: StartOnArrival) => {
           const stored = await source.queue(outlineOf(definition), batch, by, start)
           publishQueued(stored)
           return stored
         }
         // Runs of later batches do not start on arrival, because they would overtake runs whose messages wait.
-        const stored =
-          batch.length === 0
-            ? []
-            : at === 0
-              ? await worker.queueAndStart(definition, batch.length, store)
-              : await store()
-        const next = stored.values()
-        for (const { TransactionID } of given)
-          results.push(
-            limited.has(TransactionID)
-              ? { outcome: 'limited' }
-              : (next.next().value as QueueResult), // the source returns one result for each transaction
-          )
+        results.push(
+          ...(at === 0
+            ? await worker.queueAndStart(definition, batch.length, store)
+            : await store()),
+        )
       }
       // The first step messages are sent before the response is built, because building it takes longer. The response
       // does not wait for the calls of runs that have started: a worker that dies in such a call would take the response
       // with it.
-      const hasStarted = results.some((result) => 'claim' in result && result.claim !== undefined)
+      const hasStarted = results.some(({ claim }) => claim !== undefined)
       if (!hasStarted) await publisher.written()
       const next = results.values()
       return checks.map(

@@ -9,6 +9,7 @@ import type { StepDelivery, StepQueue } from './step-queue.ts'
 import type {
   Claim,
   ClaimRequest,
+  Limited,
   QueueResult,
   StartOnArrival,
   TransactionSource,
@@ -142,8 +143,8 @@ export function createArrivals({ gate, owner, prefetch, runClaimed, log }: Arriv
   async function queueAndStart(
     process: ProcessDefinition,
     count: number,
-    queue: (start?: StartOnArrival) => Promise<readonly QueueResult[]>,
-  ): Promise<readonly QueueResult[]> {
+    queue: (start?: StartOnArrival) => Promise<readonly (QueueResult | Limited)[]>,
+  ): Promise<readonly (QueueResult | Limited)[]> {
     const limit = Math.min(count, roomOf(process))
     if (limit === 0) return queue()
     add(process.name, limit)

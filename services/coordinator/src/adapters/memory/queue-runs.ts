@@ -8,7 +8,8 @@ import {
 } from '../../run/debounce.ts'
 import {
   DELAYED_RUNS_PER_KEY,
-  type DelayedRuns,
+  idsOfShare,
+  queueUnlimited,
   startingNow,
   startsLater,
 } from '../../run/start-time.ts'
@@ -28,24 +29,6 @@ import type { Entry, MemoryStore } from './store.ts'
 
 const shareOf = (transaction: NewTransaction, { now }: Times, by: Actor | undefined) =>
   by?.shareOf && startsLater(transaction, now) ? { delayedBy: by.shareOf } : {}
-
-/** The shares of delayed runs in the memory source. The queued run itself names its key, so a place is not stored. */
-export const createMemoryDelayedRuns = (
-  table: MemoryStore['table'],
-  now: () => number,
-): DelayedRuns => ({
-  async reserveDelayed(Process, keyId, ids) {
-    const waits = ({ delayedBy, header: { Status, NotBefore } }: StoredRun) =>
-      delayedBy === keyId && Status === 'Queued' && Date.parse(NotBefore ?? '') > now()
-    const added = [...new Set(ids)].filter(
-      (TransactionID) =>
-        table.get({ Process, TransactionID, ReplayID: 0 }) === undefined &&
-        table.absorberOf(Process, TransactionID) === undefined,
-    )
-    const free = Math.max(0, DELAYED_RUNS_PER_KEY - table.active().filter(waits).length)
-    return new Set(added.slice(free))
-  },
-})
 
 interface Queued {
   /** One result per transaction, in the order of the transactions. */
@@ -144,8 +127,32 @@ export function createMemoryQueue(
     return { results: plan.outcomes, entries: [...entries, ...actions] }
   }
 
-  return async (process, transactions, by, start) => {
-    const at = times()
+  /** Returns those of the ids for which the key has no place left. The queued run itself names its key. */
+  const limitedOf = (
+    Process: string,
+    keyId: string | null | undefined,
+    ids: readonly string[],
+    { now }: Times,
+  ): ReadonlySet<string> => {
+    if (ids.length === 0) return new Set()
+    const waits = ({ delayedBy, header: { Status, NotBefore } }: StoredRun) =>
+      delayedBy === keyId && Status === 'Queued' && Date.parse(NotBefore ?? '') > now
+    const added = [...new Set(ids)].filter(
+      (TransactionID) =>
+        table.get({ Process, TransactionID, ReplayID: 0 }) === undefined &&
+        table.absorberOf(Process, TransactionID) === undefined,
+    )
+    const free = Math.max(0, DELAYED_RUNS_PER_KEY - table.active().filter(waits).length)
+    return new Set(added.slice(free))
+  }
+
+  const queueAll = async (
+    process: ProcessOutline,
+    transactions: readonly NewTransaction[],
+    at: Times,
+    by: Actor | undefined,
+    start: StartOnArrival | undefined,
+  ): Promise<QueueResult[]> => {
     const plain = transactions.filter((transaction) => !isDebounced(transaction))
     const debounced = transactions.filter(isDebounced)
     const first = queuePlain(process, plain, at, by, start)
@@ -161,6 +168,16 @@ export function createMemoryQueue(
     ])
     // Each transaction is either in `plain` or in `debounced`, so each of them has a result.
     return transactions.map((transaction) => results.get(transaction) as QueueResult)
+  }
+
+  // The places are counted and taken before another call can begin.
+  return (process, transactions, by, start) => {
+    const at = times()
+    const ids = idsOfShare(transactions, by, at.now)
+    const limited = limitedOf(process.name, by?.shareOf, ids, at)
+    return queueUnlimited(transactions, limited, (fitting) =>
+      queueAll(process, fitting, at, by, start),
+    )
   }
 }
 

@@ -43,7 +43,7 @@ import { createMemoryErasures, createMemoryRetention } from './retention.ts'
 import { createMemoryExports, runReader, searchRuns, storedProcesses } from './read-runs.ts'
 import { copiedFamilies, createMemoryFamilies, resumedFamilies } from './families.ts'
 import type { JournalOptions } from './journal.ts'
-import { claimOf, createMemoryDelayedRuns, createMemoryQueue } from './queue-runs.ts'
+import { claimOf, createMemoryQueue } from './queue-runs.ts'
 import { createMemoryPayloads } from './payloads.ts'
 import { createMemoryEntries, recordedEntries } from './entries.ts'
 import { memoryRecords, type RecordChange } from './records.ts'
@@ -162,7 +162,6 @@ export async function createMemoryTransactionSource(
   }
 
   return {
-    ...createMemoryDelayedRuns(table, now),
     queue: createMemoryQueue(store, times),
 
     async claim(request) {

@@ -16,6 +16,7 @@ import type { NewDeadLetter } from '../../run/dead-letter.ts'
 import type { SignalResult } from '../../run/events.ts'
 import type { ClaimedRun, Run } from '../../run/run.ts'
 import type { SlotRequest } from '../../run/slots.ts'
+import { idsOfShare, queueUnlimited } from '../../run/start-time.ts'
 import {
   type AnnouncedRun,
   type ClaimRequest,
@@ -195,12 +196,19 @@ export function createPostgresTransactionSource(
       (webhooksOf?.(changed) ?? []).map((webhook) => ({ ...webhook, Realm: changed.Realm })),
     )
   return {
-    queue: (process, transactions, by, start) =>
-      transactions.some(isDebounced)
-        ? queueMixed(process, transactions, by, start)
-        : run((sql) => enqueueRuns(sql, process, transactions, times, by, start)),
-    reserveDelayed: (process, keyId, ids) =>
-      run((sql) => sql.begin((tx) => reserveDelayed(tx, process, keyId, ids))),
+    async queue(process, transactions, by, start) {
+      const queue = (batch: readonly NewTransaction[]) =>
+        batch.some(isDebounced)
+          ? queueMixed(process, batch, by, start)
+          : run((sql) => enqueueRuns(sql, process, batch, times, by, start))
+      const ids = idsOfShare(transactions, by, Date.now())
+      if (!by?.shareOf || ids.length === 0) return queue(transactions)
+      const { shareOf } = by
+      const limited = await run((sql) =>
+        sql.begin((tx) => reserveDelayed(tx, process.name, shareOf, ids)),
+      )
+      return queueUnlimited(transactions, limited, queue)
+    },
     // Claims of processes without a limit need only one statement and no advisory lock.
     claim: (request) =>
       request.slot === undefined

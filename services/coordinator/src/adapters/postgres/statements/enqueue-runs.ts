@@ -209,9 +209,11 @@ const recordQueued = (
 }
 
 /**
- * Reserves places for delayed runs of a service key, see `DelayedRuns`. A place is a row of `"Order_Delayed"`. It is
+ * Reserves places for delayed runs that a service key is about to queue. Ids that exist already need no place. Returns
+ * the ids for which the key has no place left, and which must not be queued. A place is a row of `"Order_Delayed"`. It is
  * stored before the run, so a row without a run counts for ten minutes: its run may be about to be stored. The rows of
  * runs that no longer wait are deleted when the key has no place left, so that starting a run does not touch the table.
+ * The place of a transaction that is absorbed is free again.
  */
 export async function reserveDelayed(
   tx: postgres.TransactionSql,
