@@ -242,9 +242,11 @@ describe('the retention of finished runs', () => {
     await cancelled(order, '1')
     await cancelled(order, '2')
     nowMs += 366 * DAY_MS
-    const purgeable: TransactionSource['purgeable'] = async (...query) => {
-      const page = await source.purgeable(...query)
-      if (page.runs.length > 0) await source.operate('resume', outlineOf(order), '1', null, anAct)
+    const purgeable: TransactionSource['purgeable'] = async (policy, after, limit) => {
+      const page = await source.purgeable(policy, after, limit)
+      const isOfPass = limit > 1 // the metric reads only the oldest run
+      if (isOfPass && page.runs.length > 0)
+        await source.operate('resume', outlineOf(order), '1', null, anAct)
       return page
     }
     await pass([order], { source: { ...source, purgeable } })
@@ -259,7 +261,7 @@ describe('the retention of finished runs', () => {
       async purgeable() {
         pages += 1
         nowMs += 3_000
-        return { runs: [], next: pages < 100 ? FIRST_END : null }
+        return { runs: [], next: pages < 100 ? FIRST_END : null, oldestMs: null }
       },
     }
     const passes = {
@@ -285,8 +287,8 @@ describe('the retention of finished runs', () => {
     const fast: Partial<TransactionSource> = {
       async purgeable() {
         const isEnough = sizes.purge.length > 20
-        if (isEnough) return { runs: [], next: null }
-        return { runs: Array.from({ length: 1_000 }, () => run), next: FIRST_END }
+        const runs = isEnough ? [] : Array.from({ length: 1_000 }, () => run)
+        return { runs, next: isEnough ? null : FIRST_END, oldestMs: null }
       },
       async purge(_policy, runs) {
         sizes.purge.push(runs.length)

@@ -207,7 +207,12 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
   async function poll(): Promise<boolean> {
     policies ??= await readPolicies()
     const names = policies.map(({ process }) => process)
-    const oldestMs = await source.oldestKept(names)
+    const oldestMs = new Map<string, number>()
+    for (const process of names) {
+      const all = { process, completedMs: 0, failedMs: 0 }
+      const { oldestMs: ageMs } = await source.purgeable(all, FIRST_END, 1)
+      if (ageMs !== null) oldestMs.set(process, ageMs)
+    }
     const { kind, lastPassMs } = await passes.begin(owner, names, intervalMs * INTERVALS_PER_PASS)
     deps.onAges({ oldestMs, lastPassMs: lastPassMs ?? now() - startedAt })
     if (kind === 'begun' && (await pass())) await passes.end(owner, names)

@@ -46,6 +46,8 @@ export interface PurgeablePage {
   readonly runs: readonly RunKey[]
   /** The position after the last checked run; `null` if all runs were checked. */
   readonly next: EndPosition | null
+  /** How many milliseconds ago the oldest checked run ended; `null` if no run was checked. */
+  readonly oldestMs: number | null
 }
 
 /**
@@ -56,7 +58,10 @@ export const FILES_LEFT = installation<readonly RunKey[]>('Files left ')
 
 /** The part of the transaction source that removes old runs. */
 export interface Retention {
-  /** Checks the next `limit` finished runs after a position, and returns the runs that may be purged. */
+  /**
+   * Checks the next `limit` finished runs after a position, the oldest first, and returns the runs that may be purged.
+   * Purged runs and runs that are younger than both retention times are not checked.
+   */
   purgeable(policy: RetentionPolicy, after: EndPosition, limit: number): Promise<PurgeablePage>
   /**
    * Purges the given runs, except those that may no longer be purged, and records that their files remain
@@ -68,8 +73,6 @@ export interface Retention {
    * removed. Returns the number of deleted ids.
    */
   forget(dedupeMs: number, limit: number): Promise<number>
-  /** Returns, for each process, how many milliseconds ago its oldest finished run ended. Purged runs do not count. */
-  oldestKept(processes: readonly string[]): Promise<ReadonlyMap<string, number>>
 }
 
 /** The key id of the entries that a pass writes to the action log. No service key can have this id. */

@@ -55,13 +55,16 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
 
   return {
     async purgeable(policy, _after, limit) {
-      const runs = []
+      const runs: RunKey[] = []
+      let oldestMs: number | null = null
       for (const { header } of table.all()) {
-        if (header.Process === policy.process && mayGo(header, policy)) runs.push(runKey(header))
-        // Every page starts the search from the beginning, because a purged run is not found again.
-        if (runs.length === limit) return { runs, next: FIRST_END }
+        const { Process, CompletedAt, PurgedAt } = header
+        if (Process !== policy.process || CompletedAt === null || PurgedAt !== null) continue
+        oldestMs = Math.max(oldestMs ?? 0, now() - Date.parse(CompletedAt))
+        if (runs.length < limit && mayGo(header, policy)) runs.push(runKey(header))
       }
-      return { runs, next: null }
+      // Every page starts the search from the beginning, because a purged run is not found again.
+      return { runs, next: runs.length === limit ? FIRST_END : null, oldestMs }
     },
     async purge(policy, runs) {
       const purged = runs
@@ -112,17 +115,6 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
         ...families,
       ])
       return count
-    },
-
-    async oldestKept(processes) {
-      const oldest = new Map<string, number>()
-      for (const { header } of table.all()) {
-        const { Process, CompletedAt, PurgedAt } = header
-        if (CompletedAt === null || PurgedAt !== null || !processes.includes(Process)) continue
-        const ageMs = now() - Date.parse(CompletedAt)
-        oldest.set(Process, Math.max(ageMs, oldest.get(Process) ?? 0))
-      }
-      return oldest
     },
   }
 }

@@ -73,7 +73,7 @@ import { operateRun } from './statements/operate-run.ts'
 import { countUnfinished, processNames } from './statements/process-names.ts'
 import { recordOutcomes } from './statements/record-outcomes.ts'
 import { replayRun } from './statements/replay-run.ts'
-import { forgetRuns, oldestKept, purgeable, purgeRuns } from './statements/retention.ts'
+import { forgetRuns, purgeable, purgeRuns } from './statements/retention.ts'
 import { searchRuns } from './statements/search-runs.ts'
 import { settleRun } from './statements/settle-run.ts'
 import { grantSlots } from './statements/slots.ts'
@@ -273,7 +273,6 @@ export function createPostgresTransactionSource(
     purgeable: (policy, after, limit) => run((sql) => purgeable(sql, policy, after, limit)),
     purge: (policy, runs) => run((sql) => purgeRuns(sql, policy, runs)),
     forget: (dedupeMs, limit) => run((sql) => forgetRuns(sql, dedupeMs, limit)),
-    oldestKept: (processes) => run((sql) => oldestKept(sql, processes)),
     newestEntries: async (realm, objects) =>
       objects.length === 0 ? [] : run((sql) => newestEntries(sql, realm, objects)),
     async checkEntries(checks) {

@@ -42,10 +42,10 @@ export async function purgeable(
 ): Promise<PurgeablePage> {
   const { process, completedMs, failedMs } = policy
   const shortestMs = Math.min(completedMs ?? Infinity, failedMs ?? Infinity)
-  if (shortestMs === Infinity) return { runs: [], next: null }
-  const rows = await sql<(RunKey & { position: string; mayGo: boolean })[]>`
+  if (shortestMs === Infinity) return { runs: [], next: null, oldestMs: null }
+  const rows = await sql<(RunKey & { position: string; ageMs: number; mayGo: boolean })[]>`
     select h."Process", h."TransactionID", h."ReplayID", h."CompletedAt"::text as position,
-      ${mayGo(sql, policy)} as "mayGo"
+      (extract(epoch from now() - h."CompletedAt") * 1000)::float8 as "ageMs", ${mayGo(sql, policy)} as "mayGo"
     from (
       select "Process", "TransactionID", "ReplayID", "CompletedAt", "Status", "ParentProcess",
         "ParentTransactionID", "ParentReplayID" from "Order_Header"
@@ -57,6 +57,7 @@ export async function purgeable(
   return {
     runs: rows.filter((row) => row.mayGo).map((row) => runKey(row)),
     next: positionAfter(rows, limit),
+    oldestMs: rows[0]?.ageMs ?? null,
   }
 }
 
@@ -144,20 +145,6 @@ export async function forgetRuns(
     ), counted as (${addToCounts(sql, 'forget')})
     select count(*)::int as count from changed`
   return row?.count ?? 0
-}
-
-export async function oldestKept(
-  sql: postgres.Sql,
-  processes: readonly string[],
-): Promise<ReadonlyMap<string, number>> {
-  const rows = await sql<{ process: string; ms: number }[]>`
-    select p.process, (extract(epoch from now() - h."CompletedAt") * 1000)::float8 as ms
-    from jsonb_array_elements_text(${JSON.stringify(processes)}::text::jsonb) p(process)
-    cross join lateral (
-      select "CompletedAt" from "Order_Header"
-      where "Process" = p.process and "CompletedAt" is not null and "PurgedAt" is null
-      order by "CompletedAt" limit 1) h`
-  return new Map(rows.map(({ process, ms }) => [process, ms]))
 }
 
 /**
