@@ -443,7 +443,7 @@ export async function startCoordinator(
       worker.followDefinitions()
     },
   })
-  if ((await source.storedProcesses().catch((): readonly string[] => [])).includes(TAKE_BACK))
+  if ((await source.storedProcesses().catch(() => null))?.has(TAKE_BACK) === true)
     await takeBack.load()
   const access = stack.use(openAccessKeys(config, { logger: log, health, metrics: serviceMetrics }))
   const operationRunner = stack.use(

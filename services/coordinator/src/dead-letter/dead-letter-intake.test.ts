@@ -57,7 +57,7 @@ function intakeOn({ intervalMs = 10, holdMs = 60_000 } = {}) {
       },
       async storedProcesses() {
         state.polls += 1
-        return state.stored
+        return new Map(state.stored.map((name) => [name, null]))
       },
     },
     queue: {

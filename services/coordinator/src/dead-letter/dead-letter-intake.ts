@@ -123,7 +123,9 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
 
   /** Returns the processes that have runs and a queue of dead letters, but are not loaded. */
   async function unloadedWithQueue(): Promise<readonly string[]> {
-    const unloaded = (await store.storedProcesses()).filter((name) => !processes.includes(name))
+    const unloaded = [...(await store.storedProcesses()).keys()].filter(
+      (name) => !processes.includes(name),
+    )
     const found = unloaded.filter((name) => consumers.has(name))
     const due = unloaded.filter(
       (name) => !consumers.has(name) && (recheckAt.get(name) ?? 0) <= now(),

@@ -70,7 +70,7 @@ export function exportRoutes(deps: AppDeps) {
     until: string,
     currentCaller: () => Caller,
   ): AsyncGenerator<string> {
-    const all = process === undefined ? await source.storedProcesses() : [process]
+    const all = process === undefined ? [...(await source.storedProcesses()).keys()] : [process]
     const names = all.toSorted().filter((name) => name >= (cursor?.process ?? ''))
     const cursorLine = (next: string | null): string =>
       `${JSON.stringify({ next_cursor: next, Runs: count, Until: until })}\n`

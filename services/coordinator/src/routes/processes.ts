@@ -199,11 +199,12 @@ export function processRoutes({
   }
   const notLoaded = async (caller: Caller): Promise<z.output<typeof ProcessList>['not_loaded']> => {
     if (caller.isBoundToRealms) return [] // the counts concern all companies
-    const names = (await source.storedProcesses()).filter(
+    const stored = await source.storedProcesses(
       (name) => !processes.has(name) && !auditor.runsElsewhere(name) && caller.mayUseProcess(name),
     )
-    const counts = names.length === 0 ? {} : await source.countUnfinished(names)
-    return names.map((Process) => ({ Process, Unfinished: counts[Process] ?? 0 }))
+    return [...stored].flatMap(([Process, Unfinished]) =>
+      Unfinished === null ? [] : [{ Process, Unfinished }],
+    )
   }
   const setPaused = (isPaused: boolean) => ({
     tags,

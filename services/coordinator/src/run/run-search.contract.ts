@@ -202,18 +202,19 @@ export function runSearchContract(name: string, open: () => Promise<MovableSourc
         )
     })
 
-    it('storedProcesses() names the processes that have runs, and countUnfinished() counts their unfinished runs', async () => {
-      expect(await source.storedProcesses()).toEqual([])
+    it('storedProcesses() names the processes that have runs, and counts the unfinished runs of those that the caller wants', async () => {
+      expect(await source.storedProcesses(() => true)).toEqual(new Map())
       await queueAll()
-      const names = ['Invoices', 'OrderProcess']
-      expect(await source.countUnfinished(['Invoices', 'OrderProcess', 'Other'])).toEqual({
-        Invoices: 1,
-        OrderProcess: 3,
-        Other: 0,
-      })
-      expect((await source.storedProcesses()).toSorted()).toEqual(names)
+      const counts = { Invoices: 1, OrderProcess: 3 }
+      expect(await source.storedProcesses(() => true)).toEqual(new Map(Object.entries(counts)))
+      expect(await source.storedProcesses((name) => name === 'Invoices')).toEqual(
+        new Map(Object.entries({ Invoices: 1, OrderProcess: null })),
+      )
+      expect(await source.storedProcesses()).toEqual(
+        new Map(Object.entries({ Invoices: null, OrderProcess: null })),
+      )
       const { unknownProcesses } = await source.audit(['Other'])
-      expect(unknownProcesses, 'their unfinished runs').toEqual({ Invoices: 1, OrderProcess: 3 })
+      expect(unknownProcesses, 'their unfinished runs').toEqual(counts)
     })
   })
 }

@@ -4,6 +4,8 @@ import type { Run, RunKey } from './run.ts'
 import { activeStatuses } from './status.ts'
 
 /** The part of the port `TransactionSource` that finds runs. Purged runs are not found. */
+export type StoredProcesses = ReadonlyMap<string, number | null>
+
 export interface RunSearchSource {
   /**
    * Reads a page of runs, newest first. It examines a bounded number of runs. Therefore a page may have fewer runs than
@@ -11,10 +13,11 @@ export interface RunSearchSource {
    * that changes between two pages may be returned twice.
    */
   search(request: RunSearch): Promise<RunPage>
-  /** Returns the names of the processes that have runs. Purged runs and processes that are not loaded are included. */
-  storedProcesses(): Promise<readonly string[]>
-  /** Returns the number of unfinished runs of each of these processes. */
-  countUnfinished(processes: readonly string[]): Promise<Readonly<Record<string, number>>>
+  /**
+   * Returns the names of the processes that have runs. Purged runs and processes that are not loaded are included. The
+   * value of a name is the number of unfinished runs if `isCounted` returns true for the name, otherwise `null`.
+   */
+  storedProcesses(isCounted?: (name: string) => boolean): Promise<StoredProcesses>
 }
 
 /**

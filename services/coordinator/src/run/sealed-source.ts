@@ -60,7 +60,6 @@ type PassedThrough =
   | 'runsOf'
   | 'startWebhooks'
   | 'storedProcesses'
-  | 'countUnfinished'
   | 'takeTurns'
   | 'watch'
   | 'webhookBacklog'

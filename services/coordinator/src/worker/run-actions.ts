@@ -187,7 +187,7 @@ export function createRunActions(deps: RunActionsDeps) {
   }
   const requireKnown = async (name: string): Promise<void> => {
     if (processes.has(name)) return
-    if ((await source.storedProcesses()).includes(name)) return
+    if ((await source.storedProcesses()).has(name)) return
     if ((await source.deadLetterCounts()).byProcess.has(name)) return
     throw new IntegrationError(
       'process_not_found',

@@ -97,11 +97,6 @@ export function searchRuns(stored: readonly StoredRun[], search: RunSearch): Run
   }
 }
 
-/** Returns the names of the processes that have runs. */
-export const storedProcesses = (stored: readonly StoredRun[]): string[] => [
-  ...new Set(stored.map(({ header }) => header.Process)),
-]
-
 const changedAt = ({ CompletedAt, UpdatedAt }: Run): string => CompletedAt ?? UpdatedAt
 
 function predicateOf({ process, filter, visible }: RunSearch): (run: Run) => boolean {

@@ -40,7 +40,7 @@ import type { StoredRun, Times } from '../../run/transitions.ts'
 import { auditRuns } from './audit.ts'
 import { createMemoryDeadLetters } from './dead-letters.ts'
 import { createMemoryErasures, createMemoryRetention } from './retention.ts'
-import { createMemoryExports, runReader, searchRuns, storedProcesses } from './read-runs.ts'
+import { createMemoryExports, runReader, searchRuns } from './read-runs.ts'
 import { copiedFamilies, createMemoryFamilies, resumedFamilies } from './families.ts'
 import type { JournalOptions } from './journal.ts'
 import { claimOf, createMemoryQueue } from './queue-runs.ts'
@@ -272,10 +272,14 @@ export async function createMemoryTransactionSource(
     ...runReader(table),
 
     search: async (request) => searchRuns(table.all(), request),
-    storedProcesses: async () => storedProcesses(table.all()),
-    async countUnfinished(processes) {
-      const active = Map.groupBy(table.active(), ({ header }) => header.Process)
-      return Object.fromEntries(processes.map((name) => [name, active.get(name)?.length ?? 0]))
+    async storedProcesses(isCounted = () => false) {
+      const runs = Map.groupBy(table.all(), ({ header }) => header.Process)
+      return new Map(
+        Array.from(runs, ([name, all]) => [
+          name,
+          isCounted(name) ? all.filter(({ header }) => !isOver(header.Status)).length : null,
+        ]),
+      )
     },
 
     async replay(process, transactionId, request, act) {

@@ -70,7 +70,7 @@ import {
 } from './statements/sweep-runs.ts'
 import { outdatedPayloads, replacePayloads } from './statements/payloads.ts'
 import { operateRun } from './statements/operate-run.ts'
-import { countUnfinished, processNames } from './statements/process-names.ts'
+import { storedProcesses } from './statements/process-names.ts'
 import { recordOutcomes } from './statements/record-outcomes.ts'
 import { replayRun } from './statements/replay-run.ts'
 import { forgetRuns, purgeable, purgeRuns } from './statements/retention.ts'
@@ -228,8 +228,7 @@ export function createPostgresTransactionSource(
       run((sql) => getRun(sql, process, transactionId, replayId, parts)),
     runsOf: (process, ids, page) => run((sql) => listReplays(sql, process, ids, page)),
     search: (request) => run((sql) => searchRuns(sql, request)),
-    storedProcesses: () => run(processNames),
-    countUnfinished: (processes) => run((sql) => countUnfinished(sql, processes)),
+    storedProcesses: (isCounted) => run((sql) => storedProcesses(sql, isCounted)),
     replay: (process, transactionId, request, act) =>
       run((sql) => sql.begin((tx) => replayRun(tx, process, transactionId, request, act, times))),
     operate: (...what) => announcing((tx) => operateRun(tx, ...what, times)),

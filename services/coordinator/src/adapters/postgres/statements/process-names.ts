@@ -3,7 +3,7 @@
  * value; with `select distinct`, PostgreSQL would read the whole index.
  */
 import type postgres from 'postgres'
-import type { ENDED } from '../../../run/run-search.ts'
+import type { ENDED, StoredProcesses } from '../../../run/run-search.ts'
 
 type EndedStatus = (typeof ENDED)[number]
 
@@ -66,14 +66,19 @@ export async function endedRanges(
   return rows.length > MOST ? null : rows
 }
 
-/** Returns the number of unfinished runs of each of these processes. */
-export async function countUnfinished(
+/** Returns the names of the processes that have runs, and counts the unfinished runs of those that `isCounted` names. */
+export async function storedProcesses(
   sql: postgres.Sql,
-  processes: readonly string[],
-): Promise<Readonly<Record<string, number>>> {
+  isCounted: (name: string) => boolean = () => false,
+): Promise<StoredProcesses> {
+  const names = await processNames(sql)
+  const counted = names.filter(isCounted)
+  const stored = new Map<string, number | null>(names.map((name) => [name, null]))
+  for (const name of counted) stored.set(name, 0)
+  if (counted.length === 0) return stored
   const rows = await sql<{ process: string; count: number }[]>`
     select "Process" as process, count(*)::int as count from "Order_Header"
-    where "CompletedAt" is null and ${JSON.stringify(processes)}::text::jsonb ? "Process" group by 1`
-  const counts = new Map(rows.map(({ process, count }) => [process, count]))
-  return Object.fromEntries(processes.map((process) => [process, counts.get(process) ?? 0]))
+    where "CompletedAt" is null and ${JSON.stringify(counted)}::text::jsonb ? "Process" group by 1`
+  for (const { process, count } of rows) stored.set(process, count)
+  return stored
 }
