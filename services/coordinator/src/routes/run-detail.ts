@@ -15,7 +15,7 @@ import {
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { isCovered } from '@integration-host/shared/access/caller'
-import { commonPrefix, itemIdOf } from '../run/child-id.ts'
+import { commonPrefix } from '../run/child-id.ts'
 import type { Family } from '../run/families.ts'
 import { runKey } from '../run/run.ts'
 import { notFound } from '../run/errors.ts'
@@ -65,7 +65,7 @@ export function runDetailRoutes({ runActions, source, recordRead }: AppDeps) {
         const { process, id } = c.req.valid('param')
         const { replay = null, attempts, bodies } = c.req.valid('query')
         await runActions.requireKnown(process)
-        const parts = { attempts, bodies: bodies !== 'omit' }
+        const parts = { attempts, bodies: bodies !== 'omit', families: true }
         const found = await source.get(process, id, replay, parts)
         if (found === null) throw notFound(process, id, replay)
         const caller = callerOf(c)
@@ -77,9 +77,7 @@ export function runDetailRoutes({ runActions, source, recordRead }: AppDeps) {
           await recordRead(caller, { kind: 'read_data', ...read })
         }
         const position = (step: string): number => runActions.stepNames(process).indexOf(step)
-        const families = (await source.familiesOf(found.run)).toSorted(
-          (a, b) => position(a.Place) - position(b.Place),
-        )
+        const families = found.families.toSorted((a, b) => position(a.Place) - position(b.Place))
         return c.json({
           ...found.run,
           ...found.lease,
@@ -137,15 +135,13 @@ export function runDetailRoutes({ runActions, source, recordRead }: AppDeps) {
         const { process, id } = c.req.valid('param')
         const { replay = null, place, status, after = -1, limit } = c.req.valid('query')
         await runActions.requireKnown(process)
-        const found = await source.get(process, id, replay, ONLY_RUN)
+        const found = await source.get(process, id, replay, { ...ONLY_RUN, families: true })
         if (found === null) throw notFound(process, id, replay)
         const caller = callerOf(c)
         caller.requireRealmOf(found.run)
-        const families = await source.familiesOf(found.run)
-        const family =
-          place === undefined ? families[0] : families.find((one) => one.Place === place)
-        if (family === undefined) return c.json({ items: [], next_after: null })
-        const key = { ...runKey(found.run), Place: family.Place }
+        const Place = place ?? found.families[0]?.Place
+        if (Place === undefined) return c.json({ items: [], next_after: null })
+        const key = { ...runKey(found.run), Place }
         const filter = { after, limit, ...(status !== undefined && { statuses: status }) }
         const rows = await source.children(key, filter)
         const items = rows
@@ -154,10 +150,7 @@ export function runDetailRoutes({ runActions, source, recordRead }: AppDeps) {
               isCovered(Process, caller.processes) &&
               (Realm === null || isCovered(Realm, caller.realms)),
           )
-          .map(({ Data: _data, ...row }) => ({
-            ...row,
-            ItemID: itemIdOf(family.Prefix, row.TransactionID),
-          }))
+          .map(({ Data: _data, ...row }) => row)
         return c.json({
           items,
           next_after: rows.length < limit ? null : (rows.at(-1)?.Item ?? null),

@@ -221,6 +221,7 @@ describe('waiting for the end of a run', { timeout }, () => {
         items: [],
         attempts: [],
         attemptCount: 0,
+        families: [],
       }),
     }
     return { feed, ends: createRunEnds({ feed, source }) }

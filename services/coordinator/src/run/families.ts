@@ -164,6 +164,8 @@ export interface CancelChildren extends FamilyKey {
 
 /** A child as its parent reads it. */
 export interface ChildRow extends RunKey {
+  /** The id of the item from which the child was made. */
+  readonly ItemID: string
   readonly Status: Run['Status']
   readonly StepName: string
   readonly Realm: string | null
@@ -204,8 +206,6 @@ export interface Families {
   cancelChildren(families: readonly CancelChildren[], limit: number): Promise<readonly Run[]>
   /** Moves parents on that still wait for children of which none is active, and returns them. */
   joinFamilies(joins: readonly Join[]): Promise<readonly Run[]>
-  /** Returns the families of a run: one for each place that has started children. */
-  familiesOf(run: RunKey): Promise<readonly Family[]>
   /** Returns children in the order of the list, after the position `after`. */
   children(
     key: FamilyKey,

@@ -1,4 +1,5 @@
 import type { Attempt, Item } from './item.ts'
+import type { Family } from './families.ts'
 import type { EndPosition } from './retention.ts'
 import { installation } from '../records/installation.ts'
 import type { Run } from './run.ts'
@@ -33,6 +34,8 @@ export interface RunParts {
    * the name of a step, only the item of the step is returned.
    */
   readonly bodies?: boolean | { readonly step: string }
+  /** Whether the families are returned; false by default. */
+  readonly families?: boolean
 }
 
 /** Reads a run without its attempts, and without the bodies of its items. */
@@ -49,6 +52,8 @@ export interface RunDetail {
   readonly attempts: readonly Attempt[]
   /** The number of all attempts, including those that are not returned. */
   readonly attemptCount: number
+  /** The families of the run: one for each place that has started children. Empty unless `RunParts` asks for them. */
+  readonly families: readonly Family[]
 }
 
 /** The lease of a run. All members are `null` while no worker has claimed the run. */

@@ -52,7 +52,6 @@ type PassedThrough =
   | 'announce'
   | 'audit'
   | 'compact'
-  | 'familiesOf'
   | 'grantSlots'
   | 'lookAtFamilies'
   | 'recordWithoutChange'

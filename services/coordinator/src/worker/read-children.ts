@@ -1,4 +1,3 @@
-import { itemIdOf } from '../run/child-id.ts'
 import type { Families } from '../run/families.ts'
 import { type RunKey, runKey } from '../run/run.ts'
 import type { Child } from '../step/step.ts'
@@ -8,29 +7,21 @@ const PAGE = 200
 
 /** Reads the children that a place of a run has started, in the order of the list. */
 export async function* readChildren(
-  source: Pick<Families, 'familiesOf' | 'children'>,
+  source: Pick<Families, 'children'>,
   run: RunKey,
   place: string,
 ): AsyncGenerator<Child, void, undefined> {
   const key = { ...runKey(run), Place: place }
-  const family = (await source.familiesOf(run)).find(({ Place }) => Place === place)
-  if (family === undefined) return
   for (let after = -1; ;) {
     const rows = await source.children(key, { after, limit: PAGE, withData: true })
-    for (const {
-      TransactionID: transactionId,
-      Status: status,
-      Data,
-      ErrorClass,
-      LastError,
-    } of rows)
+    for (const row of rows)
       yield {
-        id: itemIdOf(family.Prefix, transactionId),
-        transactionId,
-        status,
-        data: Data,
-        errorClass: ErrorClass,
-        error: LastError,
+        id: row.ItemID,
+        transactionId: row.TransactionID,
+        status: row.Status,
+        data: row.Data,
+        errorClass: row.ErrorClass,
+        error: row.LastError,
       }
     const last = rows.at(-1)
     if (last === undefined || rows.length < PAGE) return

@@ -84,6 +84,19 @@ function freeTurns(
     .map((stored) => withTurn(stored, row.DeadlineMs, times))
 }
 
+const base = (row: FamilyRow): FamilyKey => ({ ...row, ReplayID: row.OfReplayID })
+
+function withCounts({ families }: RunTable, row: FamilyRow): Family {
+  const { DeadlineMs: _deadline, ResumedAt: _resumed, NextSweepAt: _sweep, ...rest } = row
+  return { ...rest, ...families.counts(base(row)) }
+}
+
+/** Returns the families of a run: one for each place that has started children. */
+export const familiesOfRun = (
+  store: Pick<MemoryStore, 'table' | 'records'>,
+  run: RunKey,
+): readonly Family[] => ownFamilies(store, run).map((row) => withCounts(store.table, row))
+
 export function createMemoryFamilies(
   store: Pick<MemoryStore, 'table' | 'records' | 'commit'>,
   {
@@ -97,11 +110,7 @@ export function createMemoryFamilies(
   },
 ): Families {
   const { table, records, commit } = store
-  const base = (row: FamilyRow): FamilyKey => ({ ...row, ReplayID: row.OfReplayID })
-  const familyOf = (row: FamilyRow): Family => {
-    const { DeadlineMs: _deadline, ResumedAt: _resumed, NextSweepAt: _sweep, ...rest } = row
-    return { ...rest, ...table.families.counts(base(row)) }
-  }
+  const familyOf = (row: FamilyRow): Family => withCounts(table, row)
   const childrenOf = (key: FamilyKey, after?: number): StoredRun[] =>
     table.families.children(key, after).flatMap((text) => table.byText(text) ?? [])
   const isLatest = ({ header }: StoredRun): boolean =>
@@ -313,14 +322,13 @@ export function createMemoryFamilies(
       return moved.map(({ run }) => run.header)
     },
 
-    familiesOf: async (run) => ownRows(run).map(familyOf),
     async children(key, { after, limit, statuses, withData = false }) {
       const row = familyRow(records, key)
       if (row === undefined) return []
       return childrenOf(base(row), after)
         .filter(({ header }) => statuses?.includes(header.Status) ?? true)
         .slice(0, limit)
-        .map((child) => childRow(child, withData))
+        .map((child) => childRow(child, row.Prefix, withData))
     },
   }
 
@@ -401,9 +409,15 @@ function ownFamilies(
   return [...places].flatMap((Place) => familyRow(records, { ...runKey(run), Place }) ?? [])
 }
 
-function childRow({ header, items, item = 0 }: StoredRun, withData: boolean): ChildRow {
+function childRow(
+  { header, items, item = 0 }: StoredRun,
+  prefix: string,
+  withData: boolean,
+): ChildRow {
   const { Status, StepName, Realm, ErrorClass, LastError } = header
   const last = items.find((one) => one.StepName === StepName)
   const Data = withData && Status === 'Completed' ? (last?.Data ?? null) : null
-  return { ...runKey(header), Status, StepName, Realm, Item: item, ErrorClass, LastError, Data }
+  const ItemID = itemIdOf(prefix, header.TransactionID)
+  const row = { ...runKey(header), Status, StepName, Realm, Item: item, ErrorClass, LastError }
+  return { ...row, ItemID, Data }
 }

@@ -20,13 +20,19 @@ import {
 } from '../../run/run-search.ts'
 import type { Run } from '../../run/run.ts'
 import type { StoredRun } from '../../run/transitions.ts'
+import { familiesOfRun } from './families.ts'
 import type { RunTable } from './run-table.ts'
+import type { MemoryStore } from './store.ts'
 
 /** Defaults for the members of an attempt that was stored by an earlier version without them. */
 const NO_REQUEST = { Request: null, TraceId: null, ResponseId: null }
 
-export const runReader = (table: RunTable): RunReader => ({
-  async get(process, transactionId, replayId, { attempts = DEFAULT_ATTEMPTS, bodies = true } = {}) {
+export const runReader = ({
+  table,
+  records,
+}: Pick<MemoryStore, 'table' | 'records'>): RunReader => ({
+  async get(process, transactionId, replayId, parts = {}) {
+    const { attempts = DEFAULT_ATTEMPTS, bodies = true, families = false } = parts
     const stored = table.find(process, transactionId, replayId)
     if (stored === undefined) return null
     const newest = attempts === 0 ? [] : stored.attempts.slice(-attempts)
@@ -44,6 +50,7 @@ export const runReader = (table: RunTable): RunReader => ({
           })),
       attempts: newest.map((attempt) => ({ ...NO_REQUEST, ...attempt })),
       attemptCount: stored.attempts.length,
+      families: families ? familiesOfRun({ table, records }, stored.header) : [],
     }
   },
 

@@ -269,7 +269,7 @@ export async function createMemoryTransactionSource(
       return commitRuns(failed.slice(0, limit))
     },
 
-    ...runReader(table),
+    ...runReader(store),
 
     search: async (request) => searchRuns(table.all(), request),
     async storedProcesses(isCounted = () => false) {

@@ -52,7 +52,6 @@ import { settleWaits, type Signal, signalRun, signalWaiting } from './statements
 import { exportPage, getRun, listReplays } from './statements/read-runs.ts'
 import {
   cancelChildren,
-  familiesOf,
   grantTurns,
   joinFamilies,
   lookAtFamilies,
@@ -247,7 +246,6 @@ export function createPostgresTransactionSource(
     takeTurns: (families) => run((sql) => sql.begin((tx) => grantTurns(tx, families, times))),
     cancelChildren: (families, limit) => announcing((tx) => cancelChildren(tx, families, limit)),
     joinFamilies: (joins) => announcing((tx) => joinFamilies(tx, joins, times)),
-    familiesOf: (key) => run((sql) => familiesOf(sql, key)),
     children: (key, page) => run((sql) => readChildren(sql, key, page)),
     wake: (credential, limit) => run((sql) => wakeRuns(sql, credential, limit, times)),
     erasable: (scope, page) => run((sql) => erasableRuns(sql, scope, page, times)),

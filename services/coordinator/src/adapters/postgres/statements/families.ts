@@ -29,7 +29,6 @@ import {
   type WhichFamilies,
 } from '../../../run/families.ts'
 import { itemIdOf } from '../../../run/child-id.ts'
-import type { Json } from '../../../run/json-normalization.ts'
 import type { Transition } from '../../../run/progress.ts'
 import type { Run, RunKey } from '../../../run/run.ts'
 import { WAITS_FOR_CHILDREN, WAITS_FOR_TURN } from '../../../run/status.ts'
@@ -523,22 +522,18 @@ export async function joinFamilies(
   return rows.map(runOf)
 }
 
-export const familiesOf = (
-  sql: postgres.Sql,
-  { Process, TransactionID, ReplayID }: RunKey,
-): Promise<Family[]> =>
-  sql<Family[]>`
-    select ${family(sql)} from ${familyRows(sql)}
-    where g."Process" = ${Process} and g."TransactionID" = ${TransactionID} and g."ReplayID" = ${ReplayID}
-    order by g."Place"`
+/** The families of the run `h`, as a JSON array. */
+export const familiesOfRun = (sql: postgres.Sql) => sql`
+  coalesce((select jsonb_agg(w order by "Place") from (
+    select ${family(sql)} from ${familyRows(sql)} where ${isRunOf(sql, 'g')}) w), '[]')`
 
 export async function readChildren(
   sql: postgres.Sql,
   key: FamilyKey,
   { after, limit, statuses, withData = false }: Parameters<Families['children']>[1],
 ): Promise<ChildRow[]> {
-  return sql<(ChildRow & { Data: Json })[]>`
-    select h."Process", h."TransactionID", h."ReplayID", h."Status", h."StepName", h."Realm", h."ParentItem" as "Item",
+  const rows = await sql<(Omit<ChildRow, 'ItemID'> & Pick<Family, 'Prefix'>)[]>`
+    select f."Prefix", h."Process", h."TransactionID", h."ReplayID", h."Status", h."StepName", h."Realm", h."ParentItem" as "Item",
       h."ErrorClass", h."LastError",
       ${
         withData
@@ -552,4 +547,8 @@ export async function readChildren(
       order by h."ParentItem" limit ${limit}) h
     where ${isKey(sql, 'g', key)}
     order by h."ParentItem"`
+  return rows.map(({ Prefix, ...row }) => ({
+    ...row,
+    ItemID: itemIdOf(Prefix, row.TransactionID),
+  }))
 }

@@ -10,6 +10,7 @@ import {
   type RunSummary,
 } from '../../../run/run-detail.ts'
 import { isRunOf } from '../predicates.ts'
+import { familiesOfRun } from './families.ts'
 import {
   attemptOf,
   type AttemptRow,
@@ -29,10 +30,14 @@ export async function getRun(
   process: string,
   transactionId: string,
   replayId: number | null,
-  { attempts = DEFAULT_ATTEMPTS, bodies = true }: RunParts = {},
+  { attempts = DEFAULT_ATTEMPTS, bodies = true, families = false }: RunParts = {},
 ): Promise<RunDetail | null> {
   const [row] = await sql<
-    (RunRow & { items: ItemRow[]; attempts: AttemptRow[]; attemptCount: number })[]
+    (RunRow &
+      Pick<RunDetail, 'attemptCount' | 'families'> & {
+        items: ItemRow[]
+        attempts: AttemptRow[]
+      })[]
   >`
     select h.*,
       coalesce((select jsonb_agg(i) from (
@@ -47,7 +52,8 @@ export async function getRun(
         where ${isRunOf(sql, 'a')}
         order by a."ID" desc limit ${attempts}) a), '[]') as attempts,
       (select count(*)::int from "Order_Attempt" a
-        where ${isRunOf(sql, 'a')}) as "attemptCount"
+        where ${isRunOf(sql, 'a')}) as "attemptCount",
+      ${families ? familiesOfRun(sql) : sql`'[]'::jsonb`} as families
     from "Order_Header" h
     where h."Process" = ${process} and h."TransactionID" = ${transactionId}
       and (${replayId}::int is null or h."ReplayID" = ${replayId}::int)
@@ -64,6 +70,7 @@ export async function getRun(
         items: row.items.map(itemOf),
         attempts: row.attempts.map(attemptOf),
         attemptCount: row.attemptCount,
+        families: row.families,
       }
 }
 
