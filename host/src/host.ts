@@ -157,7 +157,6 @@ export async function startHost(options: HostOptions): Promise<Host> {
   const bus = opened.use(
     createInProcessBus(createLogger('message-bus', options.logLevel, options.logTo)),
   )
-  const source = opened.use(await createMemoryTransactionSource(dataDir))
   const tokenConfig = readTokenConfig(settings('tokenService'))
   const tokenDeps = { ...deps('token-service'), metrics: createMetrics('token-service') }
   const keys = countDecryptionFailures(tokenConfig.CREDENTIAL_KEYS, tokenDeps.metrics)
@@ -187,7 +186,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
       ...deps('coordinator'),
       processes,
       ...(options.watchesProcesses === true && { watchProcesses }),
-      source,
+      openSource: (webhooksOf) => createMemoryTransactionSource(dataDir, { webhooksOf }),
       bus,
     }),
   )

@@ -109,8 +109,10 @@ async function exportedNames(): Promise<Exported> {
   const store = opened.use(await createFileCredentialStore(dataDir, keys))
   opened.use(await startTokenService(tokenConfig, { ...tokenDeps, store }))
   opened.use(await startAccountingGateway(readGatewayConfig(env), deps('accounting-gateway')))
-  const source = opened.use(await createMemoryTransactionSource(dataDir))
-  opened.use(await startCoordinator(readCoordinatorConfig(env), { ...deps('coordinator'), source }))
+  const openSource = () => createMemoryTransactionSource(dataDir)
+  opened.use(
+    await startCoordinator(readCoordinatorConfig(env), { ...deps('coordinator'), openSource }),
+  )
   opened.use(await startWebhookReceiver(readReceiverConfig(env), deps('webhook-receiver')))
   opened.use(await startDemoApi(readDemoApiConfig(env), deps('demo-api')))
   return names

@@ -144,7 +144,7 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
     {
       logger,
       health: createHealth(logger),
-      source: replicaSource,
+      openSource: () => replicaSource,
       bus: replicaBus,
       processes: deps.processes,
       companies: deps.companies,

@@ -11,7 +11,7 @@ import type { WebhookPostOptions } from './adapters/http/webhook-post.ts'
 import type { ConnectedCompanies } from './company/connected-companies.ts'
 import type { ProcessDefinition } from './step/definition.ts'
 import type { HttpCall } from './step/http-call.ts'
-import type { TransactionSource } from './run/transaction-source.ts'
+import type { TransactionSource, WebhooksOf } from './run/transaction-source.ts'
 import type { WebhookTiming } from './webhook/deliver.ts'
 import type { CoordinatorMetrics } from './metrics.ts'
 import type { PauseStore } from './run/pause.ts'
@@ -45,7 +45,8 @@ export interface CoordinatorAdapters {
   readonly logger: Logger
   readonly health: Health
   readonly metrics?: Metrics
-  readonly source: TransactionSource
+  /** Opens the store, which the coordinator closes. Without `webhooksOf`, transitions store no webhooks. */
+  readonly openSource: (webhooksOf?: WebhooksOf) => TransactionSource | Promise<TransactionSource>
   readonly bus: MessageBus
   /**
    * The processes to run, or the result of loading them: processes together with failures to report. Default: the

@@ -62,6 +62,7 @@ import { createOperationStore } from './bulk/bulk-operation-store.ts'
 import { createPauseStore } from './run/pause.ts'
 import { createPayloads } from './run/payload.ts'
 import { createSealedSource } from './run/sealed-source.ts'
+import type { WebhooksOf } from './run/transaction-source.ts'
 import { UNDO_CANCELLED } from './run/transitions.ts'
 import type { Audit } from './run/audit.ts'
 import { createAuditor } from './worker/auditor.ts'
@@ -86,7 +87,7 @@ import { createTakeBackProcess, TAKE_BACK } from './take-back/take-back-process.
 import { createClosingDates } from './step/closing-dates.ts'
 import { createSealedCursors } from './routes/sealed-cursors.ts'
 import { needsChangeFeed, needsLooks, requireFreeName, startTriggers } from './triggers.ts'
-import { webhooksOfEntry } from './webhook/webhook.ts'
+import { webhooksOfEntry, webhooksOfTransition } from './webhook/webhook.ts'
 import { createWebhookProcess } from './webhook/deliver.ts'
 import { startWebhooks } from './webhook/start-webhooks.ts'
 import type { PausedNames } from './worker/gate.ts'
@@ -110,7 +111,7 @@ const linkedToDemo = (
 
 const DAY_MS = 86_400_000
 
-/** Starts the coordinator on a transaction source and a message bus, which the caller opens and closes. */
+/** Starts the coordinator on a message bus, which the caller opens and closes. */
 export async function startCoordinator(
   config: EmbeddedConfig,
   adapters: CoordinatorAdapters,
@@ -121,7 +122,6 @@ export async function startCoordinator(
   const { PREFETCH: prefetch } = config
   const serviceMetrics = adapters.metrics ?? createMetrics('coordinator')
   const payloadKeys = payloadKeysOf(config.PAYLOAD_KEYS, serviceMetrics)
-  const source = createSealedSource(adapters.source, createPayloads(payloadKeys))
   const owner = `${hostname()}:${process.pid}:${crypto.randomUUID().slice(0, 8)}`
   const retryStore = createStoreRetry(random)
   const { processes: given = await loadProcesses() } = adapters
@@ -140,6 +140,10 @@ export async function startCoordinator(
   const receivers = stack.use(
     openReceivers(config, { logger: log, health, metrics: serviceMetrics }),
   )
+  const webhooksOf: WebhooksOf | undefined =
+    receivers === null ? undefined : (run) => webhooksOfTransition(receivers.current(), run)
+  const opened = stack.use(await adapters.openSource(webhooksOf))
+  const source = createSealedSource(opened, createPayloads(payloadKeys))
   const proxyFor = chooseProxy(config, [
     config.DEMO_API_URL,
     config.GATEWAY_URL,
@@ -489,7 +493,7 @@ export async function startCoordinator(
       ...core,
       config,
       bulkOperations,
-      sealed: payloadKeys === null ? null : { source: adapters.source, keys: payloadKeys },
+      sealed: payloadKeys === null ? null : { source: opened, keys: payloadKeys },
       deadLetters,
       processNames,
       worker,

@@ -36,5 +36,6 @@ await runService('coordinator', async () => {
   const concurrency = limit === 0 ? null : { limit, keyOf: null }
   const processes = [{ ...chargeProcess, concurrency }]
   const timing = { renewMs: leaseMs / 3 }
-  return startCoordinator(config, { logger, health, source, bus, processes, timing })
+  const openSource = () => source
+  return startCoordinator(config, { logger, health, openSource, bus, processes, timing })
 })

@@ -44,7 +44,7 @@ import type { Step } from '../src/step/step.ts'
 import type { Transition } from '../src/run/progress.ts'
 import { startCoordinator } from '../src/service.ts'
 import { WAITS_FOR_RESUME } from '../src/run/status.ts'
-import type { TransactionSource } from '../src/run/transaction-source.ts'
+import type { TransactionSource, WebhooksOf } from '../src/run/transaction-source.ts'
 
 const points = [
   'before insert',
@@ -412,19 +412,21 @@ await runService('coordinator', async () => {
   await using stack = new AsyncDisposableStack()
   const leaseMs = LEASE_MS === undefined ? undefined : Number(LEASE_MS)
   const probeMs = PROBE_MS === undefined ? undefined : Number(PROBE_MS)
-  const source = stack.use(
-    createPostgresTransactionSource(
-      connectPostgres(config.DATABASE_URL, {
-        name: 'coordinator',
-        dependency: health.dependency('postgres'),
-        logger,
-      }),
-      {
-        sweepMs: Number(SWEEP_MS ?? config.LOCAL_PULL_SECONDS * 1_000),
-        ...(leaseMs !== undefined && { leaseMs }),
-      },
-    ),
-  )
+  const openSource = (webhooksOf?: WebhooksOf): TransactionSource =>
+    sourceWithFailpoints(
+      createPostgresTransactionSource(
+        connectPostgres(config.DATABASE_URL, {
+          name: 'coordinator',
+          dependency: health.dependency('postgres'),
+          logger,
+        }),
+        {
+          sweepMs: Number(SWEEP_MS ?? config.LOCAL_PULL_SECONDS * 1_000),
+          ...(leaseMs !== undefined && { leaseMs }),
+          webhooksOf,
+        },
+      ),
+    )
   const bus = stack.use(
     connectRabbitMq(config.AMQP_URL, {
       name: `coordinator (${process.pid})`,
@@ -437,7 +439,7 @@ await runService('coordinator', async () => {
     await startCoordinator(config, {
       logger,
       health,
-      source: sourceWithFailpoints(source),
+      openSource,
       bus: busWithFailpoints(bus),
       processes: [definition, ...[children[PROCESS ?? ''] ?? []].flat()],
       ...(definition === changesProcess &&

@@ -40,7 +40,7 @@ import { readEmbeddedConfig } from '../src/config.ts'
 import type { ProcessDefinition } from '../src/step/definition.ts'
 import type { CoordinatorAdapters } from '../src/core.ts'
 import { startCoordinator } from '../src/service.ts'
-import type { TransactionSource } from '../src/run/transaction-source.ts'
+import type { TransactionSource, WebhooksOf } from '../src/run/transaction-source.ts'
 import { takeDatabase } from './database.ts'
 import { startTarget, type Target } from './fake-target.ts'
 import { openPostgresSource } from './postgres-source.ts'
@@ -84,6 +84,10 @@ interface SourceTimes {
   readonly leaseMs?: number
 }
 
+interface SourceOptions extends SourceTimes {
+  readonly webhooksOf?: WebhooksOf | undefined
+}
+
 /** The processes whose queues a test needs, with their steps. */
 type Steps = Readonly<Record<string, readonly string[]>>
 
@@ -95,7 +99,7 @@ export interface Backends extends AsyncDisposable {
   readonly dataDir: string
   readonly prefix: string
   readonly database: TestDatabase | null
-  openSource(times?: SourceTimes): Promise<TransactionSource>
+  openSource(options?: SourceOptions): Promise<TransactionSource>
   openBus(url?: string): Promise<MessageBus>
 }
 
@@ -114,9 +118,9 @@ export async function openBackends(
     dataDir,
     prefix,
     database,
-    async openSource(times = {}) {
-      if (database === null) return createMemoryTransactionSource(dataDir, times)
-      return openPostgresSource(database.url, times)
+    async openSource(given = {}) {
+      if (database === null) return createMemoryTransactionSource(dataDir, given)
+      return openPostgresSource(database.url, given)
     },
     async openBus(url = amqpUrl()) {
       if (kind === 'embedded') return createInProcessBus(silent)
@@ -283,7 +287,11 @@ async function startOn(
 ): Promise<Fixture> {
   await using stack = owned.move()
   const target = stack.use(await startTarget())
-  const source = options.source ?? stack.use(await backends.openSource(options.times))
+  let source: TransactionSource | undefined = options.source
+  const openSource = async (webhooksOf?: WebhooksOf): Promise<TransactionSource> => {
+    source ??= stack.use(await backends.openSource({ ...options.times, webhooksOf }))
+    return { ...(options.wrapSource?.(source) ?? source), async [Symbol.asyncDispose]() {} }
+  }
   const bus = options.bus ?? stack.use(await backends.openBus(options.amqpUrl))
   if (options.amqpUrl === undefined) await bus.ready(AbortSignal.timeout(60_000))
   const lines: string[] = []
@@ -310,7 +318,7 @@ async function startOn(
     await startCoordinator(config, {
       logger,
       health: createHealth(silent),
-      source: options.wrapSource?.(source) ?? source,
+      openSource,
       bus: options.wrapBus?.(bus) ?? bus,
       processes,
       ...(options.timing !== undefined && { timing: options.timing }),
@@ -326,7 +334,7 @@ async function startOn(
   const fixture: Fixture = {
     backends,
     url: service.url,
-    source,
+    source: source as TransactionSource, // the coordinator has opened it
     bus,
     target,
     get log() {

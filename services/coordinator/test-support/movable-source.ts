@@ -1,5 +1,5 @@
 import { createMemoryTransactionSource } from '../src/adapters/memory/transaction-source.ts'
-import type { TransactionSource } from '../src/run/transaction-source.ts'
+import type { TransactionSource, WebhooksOf } from '../src/run/transaction-source.ts'
 
 /** A transaction source whose clock a test moves, so that no test waits for a lease or a sweep to expire. */
 export type MovableSource = TransactionSource & {
@@ -17,10 +17,13 @@ export const contractTimes = { leaseMs: 30_000, sweepMs: 10_000 }
 export const MARGIN_MS = 5_000
 
 /** Opens a memory source with `contractTimes` and a clock that the test moves. */
-export async function openMovableMemorySource(dataDir: string): Promise<MovableSource> {
+export async function openMovableMemorySource(
+  dataDir: string,
+  webhooksOf?: WebhooksOf,
+): Promise<MovableSource> {
   let movedMs = 0
   const now = () => Date.now() + movedMs
-  const source = await createMemoryTransactionSource(dataDir, { ...contractTimes, now })
+  const source = await createMemoryTransactionSource(dataDir, { ...contractTimes, now, webhooksOf })
   return {
     ...source,
     async advance(ms) {

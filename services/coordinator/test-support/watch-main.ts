@@ -17,7 +17,7 @@ await runService('coordinator', async () => {
   return startCoordinator(config, {
     logger,
     health: createHealth(logger),
-    source: await createMemoryTransactionSource(config.DATA_DIR),
+    openSource: () => createMemoryTransactionSource(config.DATA_DIR),
     bus: createInProcessBus(logger),
     ...processes,
   })

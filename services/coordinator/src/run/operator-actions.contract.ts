@@ -7,7 +7,7 @@ import type { Act } from './action.ts'
 import type { Settlement } from './operator-actions.ts'
 import type { ClaimedRun } from './run.ts'
 import { isOver } from './status.ts'
-import type { Claim, ProcessOutline } from './transaction-source.ts'
+import type { Claim, ProcessOutline, WebhooksOf } from './transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report'] }
 const done: StepOutcome = { kind: 'completed', response: null, data: null, endsRun: false }
@@ -37,7 +37,10 @@ const inOperation = (id: string, replayId: number | null = null): Act => ({
 })
 
 /** Tests the operator actions, which are part of the contract of the port `TransactionSource`. */
-export function operatorActionsContract(name: string, open: () => Promise<MovableSource>): void {
+export function operatorActionsContract(
+  name: string,
+  open: (webhooksOf?: WebhooksOf) => Promise<MovableSource>,
+): void {
   describe(`${name} as a target of operator actions`, () => {
     let source: MovableSource
     beforeEach(async () => {
@@ -143,7 +146,8 @@ export function operatorActionsContract(name: string, open: () => Promise<Movabl
     })
 
     it('settling the last step as done completes the run, and the webhook of the run is stored', async () => {
-      source.announce(({ Status, TransactionID }) =>
+      await source[Symbol.asyncDispose]()
+      source = await open(({ Status, TransactionID }) =>
         Status === 'Completed'
           ? [{ Receiver: 'one', Lane: '1', TransactionID, InitialData: {} }]
           : [],

@@ -49,7 +49,6 @@ type PassedThrough =
   | keyof TargetCalls
   | 'actions'
   | 'addWebhooks'
-  | 'announce'
   | 'audit'
   | 'compact'
   | 'grantSlots'

@@ -140,11 +140,6 @@ export interface TransactionSource
 
   audit(processes: readonly string[]): Promise<Audit>
 
-  /**
-   * Makes every later transition store the webhooks that `webhooksOf` returns for the transition. Transition and
-   * webhooks are committed together, so neither can be lost without the other.
-   */
-  announce(webhooksOf: WebhooksOf): void
   /** Stores webhooks of other events. A webhook that is already stored, or that already has a run, is ignored. */
   addWebhooks(webhooks: readonly NewWebhook[]): Promise<void>
   /**
@@ -220,7 +215,10 @@ export type AnnouncedRun = Pick<
   | 'LastError'
 >
 
-/** Returns the webhooks that report a transition. */
+/**
+ * An option with which a source is opened: returns the webhooks that report a transition. The source calls it for each
+ * transition, and commits transition and webhooks together, so neither can be lost without the other.
+ */
 export type WebhooksOf = (run: AnnouncedRun) => readonly NewWebhook[]
 
 /**

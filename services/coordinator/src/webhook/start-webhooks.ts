@@ -1,4 +1,4 @@
-/** Stores the webhooks of transitions and credential events, and starts the runs that deliver them. */
+/** Stores the webhooks of credential events, and starts the runs that deliver them. */
 import { WEBHOOKS_QUEUE, webhooksTopology } from '@integration-host/shared/contracts/topology'
 import { parseMessageAs } from '@integration-host/shared/json'
 import { type MessageBus, misaddressed } from '@integration-host/shared/messaging/message-bus'
@@ -8,7 +8,7 @@ import type { TransactionSource, WebhookBacklog } from '../run/transaction-sourc
 import { type Periodic, startPolling } from '../worker/polling.ts'
 import { ABORTED, type StoreRetry } from '../worker/store-retry.ts'
 import type { Receiver } from './receivers.ts'
-import { webhooksOfCredential, webhooksOfTransition } from './webhook.ts'
+import { webhooksOfCredential } from './webhook.ts'
 import { CredentialEvent, credentialEventKind } from '@integration-host/shared/contracts/credential'
 import { type TransactionEvent, WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 
@@ -92,7 +92,6 @@ export interface WebhooksDeps extends WebhookStarterDeps {
  */
 export async function startWebhooks(deps: WebhooksDeps): Promise<WebhookStarter> {
   const { source, bus, receivers, owner, retryStore } = deps
-  source.announce((run) => webhooksOfTransition(receivers(), run))
   await using stack = new AsyncDisposableStack()
   const starter = stack.use(startWebhookRuns(deps))
   const shutdown = new AbortController()

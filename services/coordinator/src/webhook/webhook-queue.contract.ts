@@ -6,7 +6,7 @@ import { advance, type StepOutcome } from '../run/progress.ts'
 import { defaultRetryPolicy } from '../run/retry-policy.ts'
 import type { ClaimedRun, Run } from '../run/run.ts'
 import { isOver } from '../run/status.ts'
-import type { Claim, NewWebhook, ProcessOutline } from '../run/transaction-source.ts'
+import type { Claim, NewWebhook, ProcessOutline, WebhooksOf } from '../run/transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order'] }
 const done: StepOutcome = { kind: 'completed', response: null, data: null, endsRun: false }
@@ -29,32 +29,31 @@ const webhook = (id: string, Realm: string | null = 'r1', Receiver = 'one'): New
   At: '2026-11-20T00:00:00.000Z',
 })
 
+/** One webhook for the end of a run, and one for each version in which a run is in doubt. */
+const webhooksOf: WebhooksOf = ({ Process, TransactionID, Status, InDoubt, Version }) =>
+  Process === process.name && (InDoubt || isOver(Status))
+    ? [
+        {
+          Receiver: 'one',
+          Lane: '7',
+          TransactionID: `${TransactionID} ${Status} ${Version}`,
+          InitialData: { InDoubt },
+        },
+      ]
+    : []
+
 /** Tests stored webhooks; both the memory and the PostgreSQL source must pass these tests. */
-export function webhooksContract(name: string, open: () => Promise<MovableSource>): void {
+export function webhooksContract(
+  name: string,
+  open: (webhooksOf: WebhooksOf) => Promise<MovableSource>,
+): void {
   describe(`${name} as a store of webhooks`, () => {
     let source: MovableSource
     beforeEach(async () => {
-      source = await open()
+      source = await open(webhooksOf)
     })
     afterEach(() => source[Symbol.asyncDispose]())
 
-    /**
-     * Makes transitions store webhooks: one webhook for the end of a run, and one for each version in which a run is in
-     * doubt.
-     */
-    const announce = (): void =>
-      source.announce(({ Process, TransactionID, Status, InDoubt, Version }) =>
-        Process === process.name && (InDoubt || isOver(Status))
-          ? [
-              {
-                Receiver: 'one',
-                Lane: '7',
-                TransactionID: `${TransactionID} ${Status} ${Version}`,
-                InitialData: { InDoubt },
-              },
-            ]
-          : [],
-      )
     const queue = async (id: string, Realm?: string): Promise<Run> => {
       const transaction = { TransactionID: id, InitialData: id, ...(Realm && { Realm }) }
       const [result] = await source.queue(process, [transaction])
@@ -98,7 +97,6 @@ export function webhooksContract(name: string, open: () => Promise<MovableSource
     }
 
     it('a recorded outcome stores the webhooks of its transition, with the realm of the run and the time', async () => {
-      announce()
       await record(await queue('good', 'r1'), done)
       const bad = await record(await queue('bad'), failed)
       const runs = await start()
@@ -117,7 +115,6 @@ export function webhooksContract(name: string, open: () => Promise<MovableSource
     })
 
     it('an outcome that is rejected because the lease was lost stores no webhook', async () => {
-      announce()
       const claimed = await claim(await queue('late'))
       await source.operate('cancel', process, 'late', null, anAct)
       const options = { steps: process.steps, policy: defaultRetryPolicy, random: 0 }
@@ -126,7 +123,6 @@ export function webhooksContract(name: string, open: () => Promise<MovableSource
     })
 
     it('every transition that ends a run or leaves the run in doubt stores its webhooks, whatever causes the transition', async () => {
-      announce()
       await record(await queue('unsure'), doubtful)
       const unknown = await queue('unknown step')
       await source.failRun(unknown, unknown.Version, 'step_unknown', 'gone')
@@ -214,7 +210,6 @@ export function webhooksContract(name: string, open: () => Promise<MovableSource
     })
 
     it('several concurrent replicas start each webhook once and in order', async () => {
-      announce()
       const runs = await Promise.all(
         Array.from({ length: 200 }, (_, n) => queue(`run ${n}`, `r${n % 20}`)),
       )

@@ -54,7 +54,7 @@ import { subscriptionsContract } from '../../change/subscriptions.contract.ts'
 import { targetCallsContract } from '../../run/target-calls.contract.ts'
 import { createPauseStore } from '../../run/pause.ts'
 import { webhooksContract } from '../../webhook/webhook-queue.contract.ts'
-import type { TransactionSource } from '../../run/transaction-source.ts'
+import type { TransactionSource, WebhooksOf } from '../../run/transaction-source.ts'
 import type { JournalOptions } from './journal.ts'
 import { createMemoryTransactionSource } from './transaction-source.ts'
 
@@ -68,7 +68,8 @@ afterEach(async () => {
   for (const folder of folders.splice(0)) await rm(folder, { recursive: true })
 })
 
-const open = async (): Promise<MovableSource> => openMovableMemorySource(await newFolder())
+const open = async (webhooksOf?: WebhooksOf): Promise<MovableSource> =>
+  openMovableMemorySource(await newFolder(), webhooksOf)
 
 runStepsContract('ITSourceMemory.json', open)
 leasesContract('ITSourceMemory.json', open)
@@ -169,13 +170,13 @@ describe('the files of the in-memory transaction source', () => {
       TransactionID: id,
       InitialData: { MessageID: id },
     })
-    const first = await createMemoryTransactionSource(folder)
-    first.announce(({ Status, TransactionID }) =>
-      Status === 'Failed' ? [webhook(`failed ${TransactionID}`)] : [],
-    )
+    const first = await createMemoryTransactionSource(folder, {
+      webhooksOf: ({ Status, TransactionID }) =>
+        Status === 'Failed' ? [webhook(`failed ${TransactionID}`)] : [],
+    })
     await first.addWebhooks([webhook('1'), webhook('2')])
     const [queued] = await first.queue(outline, [{ TransactionID: 'x', InitialData: 1 }])
-    if (queued === undefined || queued.outcome === 'conflict') throw new Error('not queued')
+    if (queued?.run === undefined || queued.outcome === 'conflict') throw new Error('not queued')
     await first.failRun(queued.run, 0, 'no', 'no')
     await first.startWebhooks(10)
     await first.operate('cancel', { name: 'Webhook' }, '1', null, anAct)

@@ -31,6 +31,7 @@ import {
   SWEEP_MS,
   type TransactionSource,
   type UnkeyedRun,
+  type WebhooksOf,
 } from '../../run/transaction-source.ts'
 import { isOver, isWaitingAtPlace, isWaitingForEventOrChange } from '../../run/status.ts'
 import { parked, withSlot } from '../../run/slot-transitions.ts'
@@ -67,6 +68,7 @@ export interface MemorySourceOptions {
   readonly sweepMs?: number
   readonly leaseMs?: number
   readonly openFile?: JournalOptions['openFile']
+  readonly webhooksOf?: WebhooksOf | undefined
 }
 
 /**
@@ -83,7 +85,11 @@ export async function createMemoryTransactionSource(
   const { table, log, commit } = store
 
   const times = (): Times => ({ now: now(), sweepMs, leaseMs })
-  const { members: webhooks, webhooksAfter } = createMemoryWebhooks(store, times)
+  const { members: webhooks, webhooksAfter } = createMemoryWebhooks(
+    store,
+    times,
+    options.webhooksOf,
+  )
   const findOrThrow = (
     process: string,
     transactionId: string,

@@ -36,10 +36,13 @@ const webhookRunKey = (TransactionID: string) => ({
   ReplayID: 0,
 })
 
-export function createMemoryWebhooks(store: MemoryStore, times: () => Times) {
+export function createMemoryWebhooks(
+  store: MemoryStore,
+  times: () => Times,
+  webhooksOf: WebhooksOf = () => [],
+) {
   const { table, records, commit } = store
   const runOf = (id: string) => table.get(webhookRunKey(id))
-  let webhooksOf: WebhooksOf = () => []
   let lastId = storedWebhooks(store).at(-1)?.ID ?? 0
 
   /**
@@ -83,13 +86,7 @@ export function createMemoryWebhooks(store: MemoryStore, times: () => Times) {
     return { over, next }
   }
 
-  const members: Pick<
-    TransactionSource,
-    'announce' | 'addWebhooks' | 'startWebhooks' | 'webhookBacklog'
-  > = {
-    announce(announced) {
-      webhooksOf = announced
-    },
+  const members: Pick<TransactionSource, 'addWebhooks' | 'startWebhooks' | 'webhookBacklog'> = {
     async addWebhooks(webhooks) {
       const rows = added(webhooks)
       if (rows.length > 0) await commit({ records: rows })

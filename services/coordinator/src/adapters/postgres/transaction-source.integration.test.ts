@@ -35,7 +35,7 @@ import { sealed } from '../../../test-support/payload-keys.ts'
 import { leasesContract } from '../../run/leases.contract.ts'
 import { runStepsContract } from '../../run/run-steps.contract.ts'
 import { transactionSourceContract } from '../../run/transaction-source.contract.ts'
-import type { TransactionSource } from '../../run/transaction-source.ts'
+import type { TransactionSource, WebhooksOf } from '../../run/transaction-source.ts'
 import { changeCursorsContract } from '../../change-feed/change-cursors.contract.ts'
 import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
 import { recordsContract } from '../../records/records.contract.ts'
@@ -81,11 +81,11 @@ function connect(url: string) {
 }
 
 /** Returns a source whose tables are empty and whose clock is right. All sources that this function returns share a connection. */
-async function open(): Promise<MovableSource> {
+async function open(webhooksOf?: WebhooksOf): Promise<MovableSource> {
   await emptyTables(database.sql)
   await time.reset()
   return {
-    ...createPostgresTransactionSource(connection, contractTimes),
+    ...createPostgresTransactionSource(connection, { ...contractTimes, webhooksOf }),
     advance: time.advance,
     async [Symbol.asyncDispose]() {},
   }
@@ -770,7 +770,10 @@ describe('notifications of rows that other programs insert', () => {
 
 describe('a claim whose webhook cannot be stored', () => {
   it('if the webhook of a claim cannot be stored, the claim is undone, and the other claims of the batch are not affected', async () => {
-    await using source = await open()
+    let text = '\0' // PostgreSQL cannot store NUL
+    await using source = await open(() => [
+      { Receiver: 'one', Lane: '7', TransactionID: 'webhook', InitialData: { text } },
+    ])
     await source.queue(outline, [
       { TransactionID: 'taken over', InitialData: 1 },
       { TransactionID: 'new', InitialData: 1 },
@@ -789,10 +792,6 @@ describe('a claim whose webhook cannot be stored', () => {
     await database.sql`update "Order_Header" set "LeaseUntil" = now() where "LeaseUntil" is not null`
     const stored = () => source.get('OrderProcess', 'taken over', null)
     const before = await stored()
-    let text = '\0' // PostgreSQL cannot store NUL
-    source.announce(() => [
-      { Receiver: 'one', Lane: '7', TransactionID: 'webhook', InitialData: { text } },
-    ])
     const [taken, fresh] = await Promise.allSettled([claim('taken over'), claim('new')])
     expect(taken.status).toBe('rejected')
     expect(fresh).toMatchObject({ status: 'fulfilled', value: { kind: 'claimed' } })

@@ -83,6 +83,7 @@ export interface PostgresSourceOptions {
   /** The time in milliseconds after which the sweeper republishes a run that no worker has claimed. */
   readonly sweepMs?: number
   readonly leaseMs?: number
+  readonly webhooksOf?: WebhooksOf | null | undefined
 }
 
 /** The isolation level of an audit, with which all its statements see the same rows. */
@@ -102,11 +103,10 @@ const DUE_CHANNEL = 'Order_Header'
 
 export function createPostgresTransactionSource(
   connection: PostgresConnection,
-  { sweepMs = SWEEP_MS, leaseMs = LEASE_MS }: PostgresSourceOptions = {},
+  { sweepMs = SWEEP_MS, leaseMs = LEASE_MS, webhooksOf = null }: PostgresSourceOptions = {},
 ): TransactionSource {
   const { run } = connection
   const times = { sweepMs, leaseMs }
-  let webhooksOf: WebhooksOf | null = null
   /** Queues a batch that contains debounced transactions. */
   const queueMixed = async (
     process: ProcessOutline,
@@ -256,9 +256,6 @@ export function createPostgresTransactionSource(
     recordWithoutChange: (action) => run((sql) => recordWithoutChange(sql, action)),
     actions: (filter) => run((sql) => listActions(sql, filter)),
     audit: (processes) => run((sql) => sql.begin(AUDIT_MODE, (tx) => auditTables(tx, processes))),
-    announce(announced) {
-      webhooksOf = announced
-    },
     addWebhooks: (webhooks) => run((sql) => addWebhooks(sql, webhooks)),
     startWebhooks: (limit) => run((sql) => startWebhooks(sql, limit, times)),
     webhookBacklog: () => run(webhookBacklog),
