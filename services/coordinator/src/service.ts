@@ -89,6 +89,7 @@ import { createSealedCursors } from './routes/sealed-cursors.ts'
 import { needsChangeFeed, needsLooks, requireFreeName, startTriggers } from './triggers.ts'
 import { webhooksOfEntry, webhooksOfTransition } from './webhook/webhook.ts'
 import { createWebhookProcess } from './webhook/deliver.ts'
+import { dropWebhooks } from './webhook/drop-webhooks.ts'
 import { startWebhooks } from './webhook/start-webhooks.ts'
 import type { PausedNames } from './worker/gate.ts'
 import { createTransitionFeed } from './events/transition-feed.ts'
@@ -466,6 +467,7 @@ export async function startCoordinator(
   const erase = createErasure({
     ...core,
     cancel: (...args) => runActions.cancel(...args),
+    dropWebhooks: (realm) => dropWebhooks(source, realm),
     removeFiles,
     endPause: (realm) => companyPauses.end(realm),
     isLoaded: (process) => processes.has(process),

@@ -50,7 +50,6 @@ function storeOf(count: number, ended: Set<number>) {
       store.endings += 1
     },
     runsOf: async () => [],
-    dropWebhooks: async () => [],
     operate: () => Promise.reject(new Error('no run to cancel')),
     search: async () => ({ runs: [], next: null }),
   }
@@ -60,6 +59,7 @@ function storeOf(count: number, ended: Set<number>) {
 const erasureOf = (
   source: ErasureDeps['source'],
   removeFiles: RemoveFilesOfRuns = async () => ({ count: 0, failures: [] }),
+  dropWebhooks: ErasureDeps['dropWebhooks'] = async () => [],
 ) =>
   createErasure({
     endPause: async () => {},
@@ -67,6 +67,7 @@ const erasureOf = (
     source,
     cancel: () => Promise.reject(new Error('no run to cancel')),
     removeFiles,
+    dropWebhooks,
     log: createLogger('test', 'silent'),
   })
 
@@ -74,14 +75,14 @@ describe('the erasure of the runs of a company', () => {
   it('an erasure cancels the webhooks of the company that have not ended, also if one ends meanwhile', async () => {
     const { source } = storeOf(0, new Set())
     const cancelled: unknown[] = []
-    await erasureOf({
-      ...source,
-      dropWebhooks: async (realm) => [`ended ${realm}`, `waiting ${realm}`],
-      operate(action, { name }, id) {
-        cancelled.push([action, name, id])
-        return Promise.reject(notActive())
-      },
-    })(scope, act, later)
+    const operate: ErasureDeps['source']['operate'] = (action, { name }, id) => {
+      cancelled.push([action, name, id])
+      return Promise.reject(notActive())
+    }
+    await erasureOf({ ...source, operate }, undefined, async (realm) => [
+      `ended ${realm}`,
+      `waiting ${realm}`,
+    ])(scope, act, later)
     expect(cancelled).toEqual([
       ['cancel', 'Webhook', 'ended r1'],
       ['cancel', 'Webhook', 'waiting r1'],

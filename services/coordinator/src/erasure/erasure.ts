@@ -19,6 +19,8 @@ export interface ErasureDeps {
   readonly source: Erasures &
     Pick<TransactionSource, 'operate' | 'compact' | 'deleteEntries' | 'runsOf' | 'search'>
   readonly cancel: RunActions['cancel']
+  /** Deletes the undelivered webhooks of a company. Returns the ids of its webhook runs that must be cancelled. */
+  readonly dropWebhooks: (realm: string) => Promise<readonly string[]>
   readonly removeFiles: RemoveFilesOfRuns
   /** Ends the pause of a company. Called after all of its runs were erased. */
   readonly endPause: (realm: string) => Promise<void>
@@ -83,7 +85,7 @@ export function createErasure(deps: ErasureDeps): Erase {
 
   /** Drops the undelivered webhooks of a company, and cancels the runs that deliver them (E5). */
   async function dropWebhooks(realm: string, act: Parameters<Erase>[1]): Promise<void> {
-    for (const id of await source.dropWebhooks(realm))
+    for (const id of await deps.dropWebhooks(realm))
       await source
         .operate('cancel', { name: WEBHOOK_PROCESS }, id, 0, { ...act, ifVersion: null })
         .catch((error: unknown) => {

@@ -57,9 +57,4 @@ export interface Erasures {
    * read it is skipped. Returns the number of erased runs.
    */
   erase(runs: readonly RunToErase[], act: AuditContext): Promise<number>
-  /**
-   * Deletes the undelivered webhooks of a company, except those that report the removal of its credential. Returns the
-   * ids of the webhook runs of the company that have not ended and do not report a removal.
-   */
-  dropWebhooks(realm: string): Promise<readonly string[]>
 }

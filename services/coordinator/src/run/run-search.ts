@@ -3,9 +3,10 @@ import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import type { Run, RunKey } from './run.ts'
 import { activeStatuses } from './status.ts'
 
-/** The part of the port `TransactionSource` that finds runs. Purged runs are not found. */
+/** The names of processes, each with the number of its unfinished runs, or `null` if they were not counted. */
 export type StoredProcesses = ReadonlyMap<string, number | null>
 
+/** The part of the port `TransactionSource` that finds runs. Purged runs are not found. */
 export interface RunSearchSource {
   /**
    * Reads a page of runs, newest first. It examines a bounded number of runs. Therefore a page may have fewer runs than
@@ -14,8 +15,8 @@ export interface RunSearchSource {
    */
   search(request: RunSearch): Promise<RunPage>
   /**
-   * Returns the names of the processes that have runs. Purged runs and processes that are not loaded are included. The
-   * value of a name is the number of unfinished runs if `isCounted` returns true for the name, otherwise `null`.
+   * Returns the processes that have runs. Purged runs and processes that are not loaded are included. Counts the
+   * unfinished runs of those processes for which `isCounted` returns true; of none by default.
    */
   storedProcesses(isCounted?: (name: string) => boolean): Promise<StoredProcesses>
 }

@@ -7,6 +7,7 @@ import { defaultRetryPolicy } from '../run/retry-policy.ts'
 import type { ClaimedRun, Run } from '../run/run.ts'
 import { isOver } from '../run/status.ts'
 import type { Claim, NewWebhook, ProcessOutline, WebhooksOf } from '../run/transaction-source.ts'
+import { dropWebhooks } from './drop-webhooks.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order'] }
 const done: StepOutcome = { kind: 'completed', response: null, data: null, endsRun: false }
@@ -199,9 +200,9 @@ export function webhooksContract(
         webhook('6', 'r1', 'two'),
       ])
       expect(idsOf(await start())).toEqual(['1', '3', '4', 'credential.removed-5'])
-      expect(await source.dropWebhooks('r1')).toEqual(['1'])
+      expect(await dropWebhooks(source, 'r1')).toEqual(['1'])
       await source.operate('cancel', { name: WEBHOOK_PROCESS }, '1', null, anAct)
-      expect(await source.dropWebhooks('r1')).toEqual([])
+      expect(await dropWebhooks(source, 'r1')).toEqual([])
       const page = await source.erasable({ Realm: 'r1', Process: null }, { after: null, limit: 9 })
       expect(page.runs.map(({ TransactionID }) => TransactionID)).toEqual(['1'])
       expect(page.notEnded).toBe(0)

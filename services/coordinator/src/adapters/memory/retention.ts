@@ -17,7 +17,6 @@ import { erasedEntries } from './entries.ts'
 import { forgottenFamilies, purgedFamilies } from './families.ts'
 import { INSTALLATION, keyOf, type RecordChange } from './records.ts'
 import type { Entry, MemoryStore } from './store.ts'
-import { removedWebhook, storedWebhooks } from './webhooks.ts'
 
 /** Returns the row that names an ended run whose files may remain. */
 export function filesLeftOf(run: RunKey): RecordChange {
@@ -172,23 +171,6 @@ export function createMemoryErasures(
         }))
       await commit(...entries)
       return entries.length
-    },
-    async dropWebhooks(realm) {
-      const dropped = storedWebhooks({ records }).filter(
-        ({ Realm, TransactionID: id }) => Realm === realm && !id.startsWith(REMOVAL_WEBHOOK),
-      )
-      await commit(...dropped.map(({ TransactionID: id }) => ({ record: removedWebhook(id) })))
-      return table
-        .all()
-        .map(({ header }) => header)
-        .filter(
-          (header) =>
-            header.Process === WEBHOOK_PROCESS &&
-            header.Realm === realm &&
-            !isOver(header.Status) &&
-            !isActiveRemoval(header),
-        )
-        .map(({ TransactionID }) => TransactionID)
     },
   }
 }

@@ -47,7 +47,7 @@ import {
 import { enqueueRuns, reserveDelayed } from './statements/enqueue-runs.ts'
 import { checkEntries, countEntries, deleteEntries, newestEntries } from './statements/entries.ts'
 import { enqueueDebounced } from './statements/enqueue-debounced.ts'
-import { dropWebhooks, erasableRuns, eraseRuns } from './statements/erase-runs.ts'
+import { erasableRuns, eraseRuns } from './statements/erase-runs.ts'
 import { settleWaits, type Signal, signalRun, signalWaiting } from './statements/events.ts'
 import { exportPage, getRun, listReplays } from './statements/read-runs.ts'
 import {
@@ -250,7 +250,6 @@ export function createPostgresTransactionSource(
     wake: (credential, limit) => run((sql) => wakeRuns(sql, credential, limit, times)),
     erasable: (scope, page) => run((sql) => erasableRuns(sql, scope, page, times)),
     erase: (runs, act) => run((sql) => sql.begin((tx) => eraseRuns(tx, runs, act))),
-    dropWebhooks: (realm) => run((sql) => dropWebhooks(sql, realm)),
     outdatedPayloads: (keyId, page) => run((sql) => outdatedPayloads(sql, keyId, page)),
     replacePayloads: (payloads) => run((sql) => sql.begin((tx) => replacePayloads(tx, payloads))),
     recordWithoutChange: (action) => run((sql) => recordWithoutChange(sql, action)),

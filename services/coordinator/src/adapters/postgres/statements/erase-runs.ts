@@ -40,18 +40,6 @@ const isInScope = (sql: postgres.Sql, scope: ErasureScope) =>
 const isRemovalWebhook = (sql: postgres.Sql) =>
   sql`(h."Process" = ${WEBHOOK_PROCESS} and starts_with(h."TransactionID", ${REMOVAL_WEBHOOK}))`
 
-/** Drops the undelivered webhooks of a company (E5 in run/erasure.ts), and returns the runs that deliver webhooks. */
-export async function dropWebhooks(sql: postgres.Sql, realm: string): Promise<readonly string[]> {
-  await sql`
-    delete from "Order_Webhook"
-    where "Realm" = ${realm} and not starts_with("TransactionID", ${REMOVAL_WEBHOOK})`
-  const rows = await sql<{ TransactionID: string }[]>`
-    select h."TransactionID" from "Order_Header" h
-    where h."Realm" = ${realm} and h."Process" = ${WEBHOOK_PROCESS} and ${isActive(sql)}
-      and not ${isRemovalWebhook(sql)}`
-  return rows.map(({ TransactionID }) => TransactionID)
-}
-
 /** Reads the runs of a company in the order of the index `Order_Header_realm`. */
 export async function erasableRuns(
   sql: postgres.Sql,
