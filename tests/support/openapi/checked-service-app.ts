@@ -8,6 +8,7 @@
  * system, `check-service-process.ts` replaces it. The code of the services is not changed for this.
  */
 import { createServiceApp as createApp } from '../../../packages/shared/src/http/service-app.ts'
+import '../../../packages/shared/test-support/openapi-schemas.ts'
 import {
   createResponseCheck,
   malformed,
@@ -20,10 +21,13 @@ import { DEVIATION, deviations } from './deviations.ts'
 export * from '../../../packages/shared/src/http/service-app.ts'
 
 /**
- * The response checks that were already created in this process, by the text of the OpenAPI document. Many tests create
- * the app of the same service. Compiling the schemas of the document takes longer than one of these tests.
+ * The documents that were already read in this process, by their text, with the checks that were created from them. Many
+ * tests create the app of the same service. Compiling the schemas of the document takes longer than one of these tests.
  */
-const checks = new Map<string, ReturnType<typeof createResponseCheck>>()
+const documents = new Map<
+  string,
+  { readonly document: OpenApiDocument; readonly check: ReturnType<typeof createResponseCheck> }
+>()
 
 export const createServiceApp: typeof createApp = (deps, addRoutes) => {
   const app = createApp(deps, addRoutes)
@@ -37,17 +41,17 @@ export const createServiceApp: typeof createApp = (deps, addRoutes) => {
 
   async function loadDocument() {
     const request = new Request('http://127.0.0.1/openapi.json', { headers: { Host: '127.0.0.1' } })
-    const document = (await (await handle(request)).json()) as OpenApiDocument
+    const text = await (await handle(request)).text()
+    const known = documents.get(text)
+    const document = known?.document ?? (JSON.parse(text) as OpenApiDocument)
     undocumented(app.routes, document).forEach(report)
+    if (known !== undefined) return known.check
     unnamed(document).forEach(report)
-    const text = JSON.stringify(document)
-    const known = checks.get(text)
-    if (known !== undefined) return known
     // This check would add a tenth to the processor time that a service process needs to start. Therefore the check is
     // made only in the process of the tests, where the tests of the routes of every service run.
     if (process.env['VITEST'] !== undefined) malformed(document).forEach(report)
     const created = createResponseCheck(document)
-    checks.set(text, created)
+    documents.set(text, { document, check: created })
     return created
   }
   let check: ReturnType<typeof loadDocument> | undefined
