@@ -6,9 +6,9 @@ export interface TestDatabase extends AsyncDisposable {
   readonly sql: postgres.Sql
 }
 
-/** An empty database for one test. It is dropped when the test ends. */
+/** An empty database, which is dropped when it is disposed, or else at the end of the run of tests. */
 export async function createDatabase(): Promise<TestDatabase> {
-  const name = `t${randomBytes(6).toString('hex')}`
+  const name = `t${process.env['TEST_RUN'] ?? ''}${randomBytes(6).toString('hex')}`
   const server = process.env['TEST_DATABASE_URL'] ?? ''
   const admin = postgres(server, { max: 1, onnotice: () => {} })
   await admin`create database ${admin(name)}`
@@ -20,7 +20,7 @@ export async function createDatabase(): Promise<TestDatabase> {
     sql,
     async [Symbol.asyncDispose]() {
       await sql.end({ timeout: 1 })
-      await admin`drop database ${admin(name)} with (force)`
+      await admin`drop database if exists ${admin(name)} with (force)`
       await admin.end()
     },
   }

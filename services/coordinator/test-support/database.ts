@@ -1,6 +1,5 @@
 import { createDatabase, type TestDatabase } from '@integration-host/postgres/test-support/database'
 import postgres from 'postgres'
-import { afterAll } from 'vitest'
 
 /** The time of a database, as its statements see it. */
 export interface MovableTime {
@@ -38,14 +37,10 @@ export async function withMovableTime({ url, sql }: TestDatabase): Promise<Movab
 /** Databases that no test uses at present. Their tables exist and are empty. */
 const unused: TestDatabase[] = []
 
-afterAll(async () => {
-  await Promise.all(unused.splice(0).map((database) => database[Symbol.asyncDispose]()))
-})
-
 /**
- * A database for one test, in which a coordinator creates the tables if an earlier test of the file has not done so. To
- * create the database, its tables and their indexes takes longer than most tests. Therefore its tables are emptied when
- * the test ends, and the next test of the file uses them.
+ * A database for one test, in which a coordinator creates the tables if an earlier test of this process has not done so.
+ * To create the database, its tables and their indexes takes longer than most tests. Therefore its tables are emptied when
+ * the test ends, and a later test of this process uses them. The databases are dropped at the end of the run.
  */
 export async function takeDatabase(): Promise<TestDatabase> {
   const database = unused.pop() ?? (await createDatabase())

@@ -12,6 +12,8 @@
  * Level 4 starts the servers that level 3 did not find. `TEST_BACKENDS=docker` (or the name of another level)
  * allows only that level. If no level applies, the run fails with one message; no test is skipped.
  */
+import { randomBytes } from 'node:crypto'
+import postgres from 'postgres'
 import {
   backendKinds,
   labels,
@@ -45,7 +47,7 @@ const localUrls: Record<BackendKind, readonly string[]> = {
 
 /**
  * The global setup of Vitest, which runs before the first worker starts. The returned function runs after the last
- * worker has ended.
+ * worker has ended, and drops the databases that the workers have kept for further tests.
  */
 export default async function setup(): Promise<() => Promise<void>> {
   const { backends, stop } = await findBackends(process.env).catch(exitWithMessage)
@@ -57,7 +59,23 @@ export default async function setup(): Promise<() => Promise<void>> {
     return `${labels[kind]} ${backend.origin}`
   })
   console.log(`Test backends: ${origins.join(', ')}`)
-  return stop
+  // Each project calls this function.
+  if (process.env['TEST_RUN'] !== undefined) return stop
+  const run = randomBytes(3).toString('hex')
+  process.env['TEST_RUN'] = run
+  return async () => {
+    await dropDatabases(backends.postgres?.url ?? '', run)
+    await stop()
+  }
+}
+
+/** Drops the databases of a test run, whose names begin with `t` and the name of the run. */
+async function dropDatabases(url: string, run: string): Promise<void> {
+  const sql = postgres(url, { max: 1, onnotice: () => {} })
+  const databases = await sql<{ name: string }[]>`
+    select datname as name from pg_database where starts_with(datname, ${`t${run}`})`
+  for (const { name } of databases) await sql`drop database ${sql(name)} with (force)`
+  await sql.end()
 }
 
 /**
