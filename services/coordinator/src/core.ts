@@ -25,6 +25,7 @@ import type { RunActions } from './worker/run-actions.ts'
 import type { Auditor } from './worker/auditor.ts'
 import type { Audit } from './run/audit.ts'
 import type { DeadLetterOperations } from './dead-letter/dead-letter-operations.ts'
+import type { DeadLetterStore } from './dead-letter/dead-letter-store.ts'
 import type { OperationStore } from './bulk/bulk-operation-store.ts'
 import type { OperationRunner } from './bulk/run-bulk-operations.ts'
 import type { TakeBack } from './take-back/take-back.ts'
@@ -87,6 +88,7 @@ export interface CoordinatorAdapters {
 /** What the parts of the coordinator share. `intervalMs` is that of the sweeper, `LOCAL_PULL_SECONDS`. */
 export interface Core extends Periodic, Pick<WorkerDeps, 'queue' | 'stepsInFlight'> {
   readonly source: TransactionSource
+  readonly deadLetterStore: DeadLetterStore
   readonly bus: MessageBus
   readonly pauses: PauseStore
   readonly processes: ReadonlyMap<string, ProcessDefinition>
@@ -99,7 +101,10 @@ export interface Core extends Periodic, Pick<WorkerDeps, 'queue' | 'stepsInFligh
 }
 
 /** What the HTTP app and its routes need. */
-export interface AppDeps extends Pick<Core, 'source' | 'pauses' | 'processes' | 'queue'> {
+export interface AppDeps extends Pick<
+  Core,
+  'source' | 'deadLetterStore' | 'pauses' | 'processes' | 'queue'
+> {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics

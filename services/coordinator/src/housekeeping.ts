@@ -77,7 +77,6 @@ export function startHousekeeping(deps: HousekeepingDeps): AsyncDisposable {
   stack.use(
     startDeadLetterIntake({
       ...deps,
-      store: source,
       queue: deps.deadLetters,
       processes: deps.processNames,
     }),

@@ -16,6 +16,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { z } from 'zod'
 import { anAct } from '../test-support/act.ts'
 import { type Backends, openBackends, startFixture, watchEvents } from '../test-support/fixture.ts'
+import { createDeadLetterStore } from './dead-letter/dead-letter-store.ts'
 import { coordinatorContract } from './service.contract.ts'
 
 coordinatorContract('real', 'message')
@@ -88,7 +89,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     await host.queue(id)
     await host.reached(id, 'Completed')
     const deadLetters = () =>
-      host.source.deadLetters('OrderProcess', { limit: 100, contentBytes: 0 })
+      createDeadLetterStore(host.source).list('OrderProcess', { limit: 100, contentBytes: 0 })
     // Both copies of the first message have its id, so they are one dead letter.
     const misaddressed = [
       'misaddressed: the headers CC and BCC are not allowed',

@@ -43,7 +43,7 @@ import { startCompanyGate } from './company-pause/company-gate.ts'
 import { createCompanyPauses } from './company-pause/company-pauses.ts'
 import { createDecisionLinks } from './decision/decision-links.ts'
 import { createDecisions, hasDecisions } from './decision/decisions.ts'
-import { ENTRIES, recordedEntry } from './entry/book-entry.ts'
+import { countEntries, ENTRIES, recordedEntry } from './entry/book-entry.ts'
 import { createEntryProof } from './entry/prove-entries.ts'
 import { ENTRIES_QUEUES } from './entry/entry-intake.ts'
 import { createEntryKeeper } from './entry/entry-keeper.ts'
@@ -71,6 +71,8 @@ import {
   countDeadLetters,
   createDeadLetterOperations,
 } from './dead-letter/dead-letter-operations.ts'
+import { createDeadLetterStore } from './dead-letter/dead-letter-store.ts'
+import { recordWithoutChange } from './run/action.ts'
 import { createErasure } from './erasure/erasure.ts'
 import { createRunActions } from './worker/run-actions.ts'
 import { startOperationRunner } from './bulk/run-bulk-operations.ts'
@@ -217,7 +219,8 @@ export async function startCoordinator(
   const startMessages = createStartQueue(bus, owner)
   const signalMessages = createStartQueue(bus, owner, signalKey)
   const deadLetters = createDeadLetterQueue(bus, owner)
-  const countDead = () => countDeadLetters(source, deadLetters, processNames)
+  const deadLetterStore = createDeadLetterStore(source)
+  const countDead = () => countDeadLetters(deadLetterStore, deadLetters, processNames)
   const metrics = createCoordinatorMetrics(serviceMetrics, processes, countDead, () =>
     countWaitingMessages(bus, processes.values()),
   )
@@ -278,6 +281,7 @@ export async function startCoordinator(
     random,
     intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
     source,
+    deadLetterStore,
     bus,
     pauses,
     processes,
@@ -506,7 +510,7 @@ export async function startCoordinator(
         // Another replica has queued runs of it, and has ended since.
         if (TAKE_BACK in audit.unknownProcesses) await takeBack.load()
         await metrics.setAudit(audit)
-        metrics.setEntriesOutside(await source.countEntries({ checkedSinceMs: DAY_MS }))
+        metrics.setEntriesOutside(await countEntries(source, { checkedSinceMs: DAY_MS }))
       },
       removeFiles,
       changeWaits,
@@ -546,7 +550,10 @@ export async function startCoordinator(
     cursors: createSealedCursors(config.SERVICE_API_KEY),
     streams,
     runEnds,
-    recordRead: createReadLog({ source, now: Date.now }),
+    recordRead: createReadLog({
+      record: (action) => recordWithoutChange(source, action),
+      now: Date.now,
+    }),
     lastAudit: () => lastAudit,
   })
   const { HOST: host, PORT: port } = config

@@ -35,6 +35,7 @@ import { loadProcesses } from '../src/adapters/folder/processes.ts'
 import { connectPostgres } from '../src/adapters/postgres/connection.ts'
 import { createPostgresTransactionSource } from '../src/adapters/postgres/transaction-source.ts'
 import { type CursorRow, CURSORS } from '../src/change-feed/change-cursors.ts'
+import { LETTERS, type NewDeadLetter } from '../src/dead-letter/dead-letter-store.ts'
 import type { ConnectedCompanies } from '../src/company/connected-companies.ts'
 import { readConfig } from '../src/config.ts'
 import { defineProcess } from '../src/step/define-process.ts'
@@ -185,14 +186,19 @@ const sourceWithFailpoints = (source: TransactionSource): TransactionSource => (
     for (const { TransactionID } of moved) await failpoint('wait settled', TransactionID)
     return moved
   },
-  async addDeadLetter(letter) {
-    const id = letter.TransactionID ?? undefined
-    await failpoint('dead letter received', id)
-    await source.addDeadLetter(letter)
-    await failpoint('dead letter stored', id)
-  },
   records(kind) {
     const records = source.records(kind)
+    if (kind.table === LETTERS.table)
+      return {
+        ...records,
+        async replace(before, after, action) {
+          const id = (after as NewDeadLetter | undefined)?.TransactionID ?? undefined
+          await failpoint('dead letter received', id)
+          const isStored = await records.replace(before, after, action)
+          await failpoint('dead letter stored', id)
+          return isStored
+        },
+      }
     if (kind.table !== CURSORS.table) return records
     return {
       ...records,

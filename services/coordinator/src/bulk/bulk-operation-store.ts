@@ -79,7 +79,7 @@ export function createOperationStore(
       records,
       () => find(id),
       next,
-      action && ((now, row) => actionOf(action[0], row, action[1], now)),
+      action && ((_now, row) => actionOf(action[0], row, action[1])),
     )
   const request = async (
     kind: 'stop_operation' | 'continue_operation',
@@ -133,7 +133,7 @@ export function createOperationStore(
         UpdatedAt: iso(now),
         FinishedAt: null,
       }
-      await records.replace(undefined, row, actionOf('start_operation', row, act, now))
+      await records.replace(undefined, row, actionOf('start_operation', row, act))
       await endStart(id, act.by.keyId)
       return operationOf(row)
     },
@@ -288,5 +288,4 @@ const actionOf = (
   kind: ActionKind,
   { ID, Process }: Pick<Operation, 'ID' | 'Process'>,
   act: AuditContext,
-  now: number,
-) => entryOf(kind, { ...act, operation: { id: ID, replayId: null } }, { Process }, { now })
+) => entryOf(kind, { ...act, operation: { id: ID, replayId: null } }, { Process })

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { contractTimes, MARGIN_MS, type MovableSource } from '../../test-support/movable-source.ts'
-import type { AuditContext } from '../run/action.ts'
+import { type AuditContext, readActions } from '../run/action.ts'
 import {
   noProgress,
   type OperationProgress,
@@ -146,7 +146,7 @@ export function operationsContract(name: string, open: () => Promise<MovableSour
         Array.from({ length: 10 }, () => 'too_many_operations'),
       )
       expect(await store.countOperations()).toEqual({ Running: 20, Paused: 0 })
-      expect(await source.actions({ limit: 50 })).toHaveLength(20)
+      expect(await readActions(source, { limit: 50 })).toHaveLength(20)
       const ofOther = { by: { keyId: 'other', person: null }, reason: null }
       await store.startOperation('of another key', request, ofOther)
       const { operations } = await store.operations({ limit: 50 })
@@ -238,7 +238,7 @@ export function operationsContract(name: string, open: () => Promise<MovableSour
       await store.stopOperation('a', { by: { keyId: 'ops', person: null }, reason: null })
       const what = { Process: 'OrderProcess', TransactionID: null, OperationID: 'a' }
       const byAda = { KeyID: 'console', Person: 'ada@example.com', Reason: ada.reason }
-      expect(await source.actions({ limit: 10 })).toMatchObject([
+      expect(await readActions(source, { limit: 10 })).toMatchObject([
         { ...what, Action: 'stop_operation', KeyID: 'ops', Reason: null },
         { ...what, ...byAda, Action: 'continue_operation' },
         { ...what, ...byAda, Action: 'start_operation' },
@@ -251,7 +251,7 @@ export function operationsContract(name: string, open: () => Promise<MovableSour
         () => store.continueOperation('gone', ada),
       ])
         await expect(change()).rejects.toMatchObject({ code: 'operation_not_found' })
-      expect(await source.actions({ limit: 10 })).toEqual([])
+      expect(await readActions(source, { limit: 10 })).toEqual([])
     })
   })
 }

@@ -12,6 +12,7 @@ import { createOperationStore, type OperationStore } from './bulk-operation-stor
 import type { ProcessOutline, TransactionSource } from '../run/transaction-source.ts'
 import { type OperationRunnerDeps, startOperationRunner } from './run-bulk-operations.ts'
 import { createStoreRetry } from '../worker/store-retry.ts'
+import { readActions } from '../run/action.ts'
 
 const by = { keyId: 'console', person: 'ada@example.com' }
 const LEASE_MS = 1_000
@@ -127,7 +128,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       })
     /** Returns the transactions that the operation has changed, according to the action log. */
     const changedBy = async (id: string): Promise<readonly string[]> => {
-      const actions = await source.actions({ process: process.name, limit: 500 })
+      const actions = await readActions(source, { process: process.name, limit: 500 })
       return actions
         .filter(({ OperationID, TransactionID }) => OperationID === id && TransactionID !== null)
         .map(({ TransactionID }) => `${TransactionID}`)
@@ -168,7 +169,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       expect(await changedBy(id)).toEqual(names.slice(0, 3))
       for (const name of names) expect(await runOf(name)).toMatchObject({ Status: 'Queued' })
       expect(runs.toSorted()).toEqual(['done', 'done', 'done', 'failed', 'skipped', 'skipped'])
-      const [entry] = await source.actions({ process: process.name, limit: 1 })
+      const [entry] = await readActions(source, { process: process.name, limit: 1 })
       expect(entry).toMatchObject({
         Action: 'resume',
         KeyID: 'console',

@@ -42,13 +42,8 @@ export function createCompanyPauses(source: Pick<TransactionSource, 'records'>) 
           const first = { PausedAt: iso(now), PausedBy: pausedBy(act), Reason: act.reason }
           return { ...(isPaused(known) ? known : first), ResumedAt: isPausing ? null : iso(now) }
         },
-        (now) =>
-          entryOf(
-            isPausing ? 'pause' : 'resume',
-            act,
-            { Process: EVERY_PROCESS, Realm: realm },
-            { now },
-          ),
+        () =>
+          entryOf(isPausing ? 'pause' : 'resume', act, { Process: EVERY_PROCESS, Realm: realm }),
       )
     },
     /** Ends the pause of a company whose runs were erased, and removes who has paused it, and why. */

@@ -3,8 +3,8 @@ import { createLogger } from '@integration-host/shared/observability/logger'
 import { systemClock } from '@integration-host/shared/process/clock'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { NewDeadLetter } from '../run/dead-letter.ts'
 import { deadLetterOf, startDeadLetterIntake } from './dead-letter-intake.ts'
+import type { NewDeadLetter } from './dead-letter-store.ts'
 import type { DeadMessage } from '../worker/dead-letter-queue.ts'
 import { createStoreRetry } from '../worker/store-retry.ts'
 
@@ -46,15 +46,18 @@ function intakeOn({ intervalMs = 10, holdMs = 60_000 } = {}) {
     nowMs: 0,
   }
   const intake = startDeadLetterIntake({
-    store: {
-      async addDeadLetter(letter) {
+    deadLetterStore: {
+      capacity: 100,
+      async add(letter) {
         if (state.error !== null) throw state.error
         stored.push(letter)
       },
-      async deadLetterCounts() {
+      async counts() {
         if (state.error !== null) throw state.error
-        return { byProcess: new Map([['P', stored.length]]), capacity: 100 }
+        return new Map([['P', stored.length]])
       },
+    },
+    source: {
       async storedProcesses() {
         state.polls += 1
         return new Map(state.stored.map((name) => [name, null]))

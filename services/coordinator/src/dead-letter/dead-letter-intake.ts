@@ -13,17 +13,18 @@ import { hash } from 'node:crypto'
 import { signalKey, startQueue, StepMessage } from '@integration-host/shared/contracts/topology'
 import { hasCode } from '@integration-host/shared/errors'
 import { parseMessageAs } from '@integration-host/shared/json'
-import type { NewDeadLetter } from '../run/dead-letter.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import type { DeadLetterQueue, DeadMessage } from '../worker/dead-letter-queue.ts'
 import { readSignal } from '../signal/read-signal.ts'
+import type { DeadLetterStore, NewDeadLetter } from './dead-letter-store.ts'
 import { HOLD_MS, RENEW_AFTER } from '../worker/message-intake.ts'
 import { type Periodic, startPolling } from '../worker/polling.ts'
 import { createIntakeConsumers } from '../worker/intake-consumers.ts'
 import { ABORTED, type StoreRetry } from '../worker/store-retry.ts'
 
 export interface DeadLetterIntakeDeps extends Periodic {
-  readonly store: Pick<TransactionSource, 'addDeadLetter' | 'deadLetterCounts' | 'storedProcesses'>
+  readonly source: Pick<TransactionSource, 'storedProcesses'>
+  readonly deadLetterStore: Pick<DeadLetterStore, 'add' | 'counts' | 'capacity'>
   readonly queue: DeadLetterQueue
   /** The names of the loaded processes. This coordinator declares their queues. */
   readonly processes: readonly string[]
@@ -36,7 +37,8 @@ export interface DeadLetterIntakeDeps extends Periodic {
 const RECHECK_MS = 300_000
 
 export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposable {
-  const { store, queue, processes, retryStore, log, clock, holdMs = HOLD_MS } = deps
+  const { source, queue, processes, retryStore, log, clock, holdMs = HOLD_MS } = deps
+  const store = deps.deadLetterStore
   const { now } = clock
   const shutdown = new AbortController()
   const consumers = createIntakeConsumers({ queue, kind: 'dead letter', queues: 'dead.*', log })
@@ -65,7 +67,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
   /** Resolves with false if the time limit has passed or a shutdown has begun before the dead letter is stored. */
   async function add(process: string, letter: NewDeadLetter): Promise<boolean> {
     try {
-      await store.addDeadLetter(letter)
+      await store.add(letter)
       return true
     } catch (error) {
       // The consumer is cancelled here. The next check of the queues starts a consumer again.
@@ -73,7 +75,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
       if (!hasCode(error, 'store_unavailable')) return reported(process, error)
     }
     const held = AbortSignal.any([shutdown.signal, AbortSignal.timeout(holdMs)])
-    return retryStore(() => store.addDeadLetter(letter), held).then(
+    return retryStore(() => store.add(letter), held).then(
       (result) => result !== ABORTED,
       (error: unknown) => reported(process, error),
     )
@@ -89,12 +91,12 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
 
   async function poll(): Promise<boolean> {
     try {
-      const { byProcess, capacity } = await store.deadLetterCounts()
+      const counts = await store.counts()
       for (const process of [...processes, ...(await unloadedWithQueue())]) {
-        const room = capacity - (byProcess.get(process) ?? 0)
+        const room = store.capacity - (counts.get(process) ?? 0)
         if (room <= 0) {
           consumers.stop(process)
-          reportFull(process, capacity)
+          reportFull(process)
           continue
         }
         full.delete(process)
@@ -108,13 +110,13 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
     }
   }
 
-  function reportFull(process: string, capacity: number): void {
+  function reportFull(process: string): void {
     if (full.has(process)) return
     full.add(process)
     log.warn(
       {
         process,
-        count: capacity,
+        count: store.capacity,
         remedy: 'delete dead letters (docs/runbook.md, DeadMessages)',
       },
       'the table of dead letters is full; further dead letters stay in the queue',
@@ -123,7 +125,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
 
   /** Returns the processes that have runs and a queue of dead letters, but are not loaded. */
   async function unloadedWithQueue(): Promise<readonly string[]> {
-    const unloaded = [...(await store.storedProcesses()).keys()].filter(
+    const unloaded = [...(await source.storedProcesses()).keys()].filter(
       (name) => !processes.includes(name),
     )
     const found = unloaded.filter((name) => consumers.has(name))

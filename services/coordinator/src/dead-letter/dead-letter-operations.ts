@@ -3,13 +3,13 @@ import { StepMessage } from '@integration-host/shared/contracts/topology'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { parseMessageAs } from '@integration-host/shared/json'
 import { MISADDRESSED } from '@integration-host/shared/messaging/message-bus'
-import type { Act } from '../run/action.ts'
-import { type DeadLetter, type DeadLetterStore, namedBy } from '../run/dead-letter.ts'
+import { type Act, recordWithoutChange } from '../run/action.ts'
 import { notActive } from '../run/errors.ts'
 import type { Run } from '../run/run.ts'
 import { isOver } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import { messageIdOf } from './dead-letter-intake.ts'
+import { type DeadLetter, type DeadLetterStore, namedBy } from './dead-letter-store.ts'
 import { inputInvalid, type RunActions, tooManyDelayedRuns } from '../worker/run-actions.ts'
 import type { Looks } from '../change/look.ts'
 import { changeOfLetter, startedByChange } from '../change/change-intake.ts'
@@ -26,11 +26,13 @@ export type DeadLetterOperations = ReturnType<typeof createDeadLetterOperations>
 /** The operations that the HTTP API offers on dead letters. Each is recorded in the action log. */
 export function createDeadLetterOperations({
   source,
+  deadLetterStore,
   runActions,
   looks,
   publisher,
 }: {
-  readonly source: Pick<TransactionSource, 'get' | 'recordWithoutChange' | 'removeDeadLetters'>
+  readonly source: Pick<TransactionSource, 'get' | 'records' | 'runsOf'>
+  readonly deadLetterStore: Pick<DeadLetterStore, 'remove' | 'removeAll'>
   readonly runActions: Pick<RunActions, 'process' | 'queue' | 'signal'>
   readonly looks: Pick<Looks, 'changed'>
   readonly publisher: Pick<TransitionPublisher, 'republishStep'>
@@ -117,12 +119,11 @@ export function createDeadLetterOperations({
   }
 
   async function remove(
-    { Process, ID }: DeadLetter,
+    letter: DeadLetter,
     kind: 'requeue_dead_letter' | 'delete_dead_letter',
     act: Act,
   ): Promise<void> {
-    const count = await source.removeDeadLetters(Process, ID, kind, act)
-    if (count === 0) throw deadLetterNotFound()
+    if (!(await deadLetterStore.remove(letter, kind, act))) throw deadLetterNotFound()
   }
 
   return {
@@ -148,7 +149,7 @@ export function createDeadLetterOperations({
       } catch (error) {
         if (error instanceof IntegrationError && error.code !== 'store_unavailable') {
           const what = { ...namedBy(letter), Outcome: error.code }
-          await source.recordWithoutChange({ kind: 'requeue_dead_letter', act, ...what })
+          await recordWithoutChange(source, { kind: 'requeue_dead_letter', act, ...what })
         }
         throw error
       }
@@ -161,8 +162,7 @@ export function createDeadLetterOperations({
     /** Removes a dead letter. @throws {IntegrationError} `dead_letter_not_found` */
     delete: (letter: DeadLetter, act: Act) => remove(letter, 'delete_dead_letter', act),
     /** Removes all dead letters of a process. Returns their number. */
-    deleteAll: (process: string, act: Act) =>
-      source.removeDeadLetters(process, null, 'delete_dead_letters', act),
+    deleteAll: deadLetterStore.removeAll,
   }
 }
 
@@ -178,11 +178,11 @@ export const deadLetterNotFound = (): IntegrationError =>
  * other process that has dead letters.
  */
 export async function countDeadLetters(
-  store: Pick<DeadLetterStore, 'deadLetterCounts'>,
+  store: Pick<DeadLetterStore, 'counts'>,
   queue: Pick<DeadLetterQueue, 'waiting'>,
   processes: readonly string[],
 ): Promise<ReadonlyMap<string, number>> {
-  const counts = new Map((await store.deadLetterCounts()).byProcess)
+  const counts = new Map(await store.counts())
   await Promise.all(
     processes.map(async (process) => {
       const waiting = (await queue.waiting(process)) ?? 0

@@ -9,8 +9,8 @@ import { knownQuery, responses, validate } from '@integration-host/shared/http/s
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import { type DeadLetter, namedBy, readDeadLetter } from '../run/dead-letter.ts'
 import { deadLetterNotFound } from './dead-letter-operations.ts'
+import { type DeadLetter, namedBy } from './dead-letter-store.ts'
 import { action, ChangedRun, changedRun } from '../routes/act.ts'
 import { pageLimit, ProcessParam } from '../routes/contracts.ts'
 import { CursorParam } from '../routes/sealed-cursors.ts'
@@ -35,12 +35,12 @@ const EXCERPT_BYTES = 1_024
  * may concern any company, so it is hidden from keys that are bound to realms.
  */
 export function deadLetterRoutes(deps: AppDeps) {
-  const { source, runActions, deadLetterOperations, cursors, recordRead } = deps
+  const { deadLetterStore, runActions, deadLetterOperations, cursors, recordRead } = deps
   const tags = ['dead letters']
 
   /** @throws {IntegrationError} `dead_letter_not_found`, or `forbidden` if the key may not read the dead letter. */
   async function letterOf(c: Context, process: string, id: number): Promise<DeadLetter> {
-    const letter = await readDeadLetter(source, process, id)
+    const letter = await deadLetterStore.find(process, id)
     if (letter === null) throw deadLetterNotFound()
     const caller = callerOf(c)
     if (letter.isOfTransaction) caller.requireRealmOf(letter)
@@ -75,7 +75,7 @@ export function deadLetterRoutes(deps: AppDeps) {
         await runActions.requireKnown(process)
         const caller = callerOf(c)
         const { items, next } = await readVisible(
-          (range) => source.deadLetters(process, { ...range, contentBytes: EXCERPT_BYTES }),
+          (range) => deadLetterStore.list(process, { ...range, contentBytes: EXCERPT_BYTES }),
           { before, limit },
           (letter) =>
             !caller.isBoundToRealms || (letter.isOfTransaction && caller.mayUse(letter.Realm)),

@@ -15,6 +15,8 @@ import { anAct } from '../../test-support/act.ts'
 import { bearer, type Fixture, onBackends } from '../../test-support/fixture.ts'
 import { processOf } from '../../test-support/process-of.ts'
 import type { Step } from '../step/step.ts'
+import { LETTERS, type NewDeadLetter } from './dead-letter-store.ts'
+import { readActions } from '../run/action.ts'
 
 const keys = [
   { id: 'reader', scopes: ['transactions:read'], realms: ['42'] },
@@ -193,7 +195,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
         status: 404,
         body: { code: 'dead_letter_not_found' },
       })
-      expect(await host.source.actions({ limit: 10 })).toMatchObject([
+      expect(await readActions(host.source, { limit: 10 })).toMatchObject([
         {
           Action: 'requeue_dead_letter',
           TransactionID: '66',
@@ -229,7 +231,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
           body: { code },
         })
         expect((await list(host)).items).toHaveLength(1)
-        const [entry] = await host.source.actions({ limit: 1 })
+        const [entry] = await readActions(host.source, { limit: 1 })
         expect(entry).toMatchObject({
           Action: 'requeue_dead_letter',
           TransactionID,
@@ -249,7 +251,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
         status: 200,
         body: { Deleted: 2 },
       })
-      expect(await host.source.actions({ limit: 10 })).toMatchObject([
+      expect(await readActions(host.source, { limit: 10 })).toMatchObject([
         { Action: 'delete_dead_letters', Reason: 'all read' },
         { Action: 'delete_dead_letter', Reason: 'a test message' },
         { Action: 'read_dead_letters' },
@@ -323,16 +325,23 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       const host = await start({
         wrapSource: (source) => ({
           ...source,
-          async addDeadLetter(letter) {
-            if (isUnavailable) tried.add(letter.MessageID)
-            if (isUnavailable)
-              throw new IntegrationError('store_unavailable', 'the store is unavailable')
-            await source.addDeadLetter(letter)
-          },
-          async deadLetterCounts() {
-            if (isUnavailable)
-              throw new IntegrationError('store_unavailable', 'the store is unavailable')
-            return source.deadLetterCounts()
+          records(kind) {
+            const records = source.records(kind)
+            if (kind.table !== LETTERS.table) return records
+            return {
+              ...records,
+              async replace(before, after) {
+                if (isUnavailable) tried.add((after as unknown as NewDeadLetter).MessageID)
+                if (isUnavailable)
+                  throw new IntegrationError('store_unavailable', 'the store is unavailable')
+                return records.replace(before, after)
+              },
+              async count(which) {
+                if (isUnavailable)
+                  throw new IntegrationError('store_unavailable', 'the store is unavailable')
+                return records.count(which)
+              },
+            }
           },
         }),
       })
@@ -358,7 +367,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       const host = await start({
         wrapSource: (source) => ({
           ...source,
-          deadLetterCounts: async () => ({ ...(await source.deadLetterCounts()), capacity: 5 }),
+          records: (kind) => ({ ...source.records(kind), capacity: 5 }),
         }),
       })
       for (let n = 0; n < 60; n += 1) await dead(host, { body: `${n}` })

@@ -8,7 +8,7 @@ import {
 } from '@integration-host/shared/contracts/decision'
 import { visibleText } from '@integration-host/shared/contracts/text'
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
-import { type Act, requireVersion } from '../run/action.ts'
+import { type Act, recordWithoutChange, requireVersion } from '../run/action.ts'
 import { notActive, notFound } from '../run/errors.ts'
 import { ONLY_RUN } from '../run/run-detail.ts'
 import { type RunKey, runKey } from '../run/run.ts'
@@ -60,7 +60,7 @@ export type DecisionResult =
   | { readonly problem: string; readonly decision: Decision }
 
 export interface DecisionsDeps {
-  readonly source: Pick<TransactionSource, 'get' | 'recordWithoutChange'>
+  readonly source: Pick<TransactionSource, 'get' | 'records' | 'runsOf'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly runActions: Pick<RunActions, 'process' | 'signal'>
   readonly links: DecisionLinks
@@ -215,7 +215,7 @@ export function createDecisions({ source, processes, runActions, links, now }: D
       await links.ready()
       const expiresAt = expiryOf(seconds, settings.timeoutMs, now())
       const reason = [`for ${person}`, act.reason].filter((text) => text !== null).join(': ')
-      await source.recordWithoutChange({
+      await recordWithoutChange(source, {
         kind: 'link',
         act: { ...act, reason },
         ...runKey(run),

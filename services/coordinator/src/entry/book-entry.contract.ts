@@ -8,6 +8,7 @@ import type { Claim } from '../run/transaction-source.ts'
 import { ENTRIES, type NewEntry, readEntries } from './book-entry.ts'
 import { createEntryKeeper } from './entry-keeper.ts'
 import type { WrittenObject } from './written-objects.ts'
+import { deleteEntries } from './delete-entries.ts'
 
 const written = (change: Partial<WrittenObject> = {}): WrittenObject => ({
   realm: '42',
@@ -172,7 +173,7 @@ export function bookEntryContract(name: string, open: () => Promise<MovableSourc
 
     it('the entries of a company are erased with the company', async () => {
       await runWith('1', written(), written({ realm: '43' }))
-      expect(await source.deleteEntries({ realm: '42' })).toBe(1)
+      expect(await deleteEntries(source, { realm: '42' })).toBe(1)
       expect(await read()).toMatchObject([{ Realm: '43' }])
     })
 
@@ -181,9 +182,9 @@ export function bookEntryContract(name: string, open: () => Promise<MovableSourc
       for (const n of [1, 2]) await runWith(`${n}`, written({ id: `${n}` }))
       await source.advance(dayMs + MARGIN_MS)
       await runWith('3', written({ id: '3' }))
-      expect(await source.deleteEntries({ olderThanMs: dayMs, limit: 1 })).toBe(1)
-      expect(await source.deleteEntries({ olderThanMs: dayMs, limit: 10 })).toBe(1)
-      expect(await source.deleteEntries({ olderThanMs: dayMs, limit: 10 })).toBe(0)
+      expect(await deleteEntries(source, { olderThanMs: dayMs, limit: 1 })).toBe(1)
+      expect(await deleteEntries(source, { olderThanMs: dayMs, limit: 10 })).toBe(1)
+      expect(await deleteEntries(source, { olderThanMs: dayMs, limit: 10 })).toBe(0)
       expect(await read()).toMatchObject([{ EntityID: '3' }])
     })
 

@@ -8,7 +8,7 @@
  *     The newest is the one with the greatest `SyncToken`, because a write may be recorded later than the next one.
  * B4  An entry contains no business data: names of fields, and hashes with a key that the installation keeps.
  */
-import type { RecordKind } from '../records/records.ts'
+import { iso, type RecordFilter, type RecordKind } from '../records/records.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import type { EntryFilter, EntryState, EntryView } from '@integration-host/shared/contracts/company'
 
@@ -45,10 +45,6 @@ export interface Entries {
   newestEntries(realm: string, objects: readonly BookObjectId[]): Promise<readonly EntryRow[]>
   /** Stores the results of comparisons made now. An entry that was superseded or erased meanwhile stays as it is. */
   checkEntries(checks: readonly EntryCheck[]): Promise<void>
-  /** Counts objects by state and entity. */
-  countEntries(which: CountedEntries): Promise<readonly EntryCount[]>
-  /** Deletes entries and marks. Resolves with their number. */
-  deleteEntries(which: DeletedEntries): Promise<number>
 }
 
 /**
@@ -58,14 +54,6 @@ export interface Entries {
 export type CountedEntries =
   | { readonly realm: string; readonly since?: string; readonly until?: string }
   | { readonly checkedSinceMs: number }
-
-/**
- * The entries and the marks of a company; or at most `limit` entries that were recorded longer ago than this, and as many
- * marks whose call was sent longer ago.
- */
-export type DeletedEntries =
-  | { readonly realm: string }
-  | { readonly olderThanMs: number; readonly limit: number }
 
 /** A number of objects. */
 export interface EntryCount {
@@ -149,19 +137,37 @@ export async function readEntries(
   return entries.filter(({ RecordedAt }) => Date.parse(RecordedAt) >= from)
 }
 
-/** Returns the entries with these members, newest first. A member that is `undefined` may be any. */
+/** Returns the entries with these members, newest first. */
 export const newestEntries = (
   source: Pick<TransactionSource, 'records'>,
-  where: { readonly [Name in keyof EntryRow]?: EntryRow[Name] | undefined },
+  where: RecordFilter<EntryRow>,
   { after, limit }: { readonly after?: EntryPosition | undefined; readonly limit: number },
 ): Promise<readonly EntryRow[]> =>
   source.records(ENTRIES).page({
-    where: Object.fromEntries(Object.entries(where).filter(([, value]) => value !== undefined)),
+    where,
     by: ['RecordedAt', 'EntryID'],
     isNewestFirst: true,
     ...(after !== undefined && { after }),
     limit,
   })
+
+/** Counts objects by state and entity. */
+export async function countEntries(
+  source: Pick<TransactionSource, 'records'>,
+  which: CountedEntries,
+): Promise<readonly EntryCount[]> {
+  const entries = source.records(ENTRIES)
+  const utc = (time: string | undefined) => (time === undefined ? time : iso(Date.parse(time)))
+  const where: RecordFilter<EntryRow> =
+    'realm' in which
+      ? { Realm: which.realm, RecordedAt: { from: utc(which.since), until: utc(which.until) } }
+      : {
+          State: { in: OUTSIDE_STATES },
+          CheckedAt: { from: iso((await entries.now()) - which.checkedSinceMs) },
+        }
+  const counts = await entries.count({ where, by: ['State', 'Entity'] })
+  return counts.filter(({ State }) => State !== 'Superseded')
+}
 
 /** Which object an earlier run of the company has created. */
 export interface EntryQuery {

@@ -6,7 +6,13 @@ import { z } from 'zod'
 import { pageLimit } from '../routes/contracts.ts'
 import { CursorParam } from '../routes/sealed-cursors.ts'
 import { readVisible } from '../routes/visible-page.ts'
-import { type EntryCount, type EntryPosition, type EntryRow, readEntries } from './book-entry.ts'
+import {
+  countEntries,
+  type EntryCount,
+  type EntryPosition,
+  type EntryRow,
+  readEntries,
+} from './book-entry.ts'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -119,7 +125,7 @@ export function checkBooksRoutes({ source, processes }: AppDeps) {
           { ...ofPeriod, inDoubt: true, status: [...activeStatuses, 'Failed', 'UndoFailed'] },
           visible,
         ),
-        source.countEntries({ realm, since, until }),
+        countEntries(source, { realm, since, until }),
       ])
       const counts = {
         Runs: {

@@ -12,6 +12,7 @@ import { installationValues } from '../records/installation.ts'
 import { iso } from '../records/records.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import {
+  countEntries,
   ENTRIES,
   type EntryCheck,
   type EntryRow,
@@ -41,10 +42,7 @@ export interface ProvenObject extends SeenObject {
 }
 
 export interface ProofDeps {
-  readonly source: Pick<
-    TransactionSource,
-    'checkEntries' | 'countEntries' | 'newestEntries' | 'records' | 'search'
-  >
+  readonly source: Pick<TransactionSource, 'checkEntries' | 'newestEntries' | 'records' | 'search'>
   readonly keeper: Pick<EntryKeeper, 'changedFields'>
   /** Resolves when the event is stored for all that receive it. */
   readonly publish: (event: EntryEvent) => Promise<void>
@@ -108,7 +106,7 @@ export function createEntryProof({ source, keeper, publish }: ProofDeps) {
   return {
     /** Returns the entities of the objects of a company that have entries. */
     async entities(realm: string): Promise<readonly string[]> {
-      const counts = await source.countEntries({ realm })
+      const counts = await countEntries(source, { realm })
       return [...new Set(counts.map(({ Entity }) => Entity))]
     },
 

@@ -3,6 +3,8 @@ import { describe, expect, it } from 'vitest'
 import { notActive } from '../run/errors.ts'
 import { createErasure, type ErasureDeps } from './erasure.ts'
 import type { RemoveFilesOfRuns } from '../worker/run-files.ts'
+import { ENTRIES } from '../entry/book-entry.ts'
+import type { RecordKind, Records } from '../records/records.ts'
 
 const scope = { Realm: 'r1', Process: null }
 const act = { by: { keyId: 'console', person: null }, reason: null }
@@ -23,10 +25,13 @@ function storeOf(count: number, ended: Set<number>) {
     entriesOf: [] as string[],
   }
   const source: ErasureDeps['source'] = {
-    async deleteEntries(which) {
-      if ('realm' in which) store.entriesOf.push(which.realm)
-      return 0
-    },
+    records: <Row extends object>({ table }: RecordKind<Row>) =>
+      ({
+        async remove({ where }: { readonly where: { readonly Realm: string } }) {
+          if (table === ENTRIES.table) store.entriesOf.push(where.Realm)
+          return 0
+        },
+      }) as unknown as Records<Row>,
     async erasable(_scope, { after }) {
       store.reads += 1
       const first = after === null ? 0 : Number(after.TransactionID) + 1

@@ -1,5 +1,6 @@
 import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import { deleteEntries } from '../entry/delete-entries.ts'
 import type { Act } from '../run/action.ts'
 import type { ErasableRun, ErasurePosition, Erasures, ErasureScope } from '../run/erasure.ts'
 import { type Run, runKey } from '../run/run.ts'
@@ -17,7 +18,7 @@ import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 
 export interface ErasureDeps {
   readonly source: Erasures &
-    Pick<TransactionSource, 'operate' | 'compact' | 'deleteEntries' | 'runsOf' | 'search'>
+    Pick<TransactionSource, 'operate' | 'compact' | 'records' | 'runsOf' | 'search'>
   readonly cancel: RunActions['cancel']
   /** Deletes the undelivered webhooks of a company. Returns the ids of its webhook runs that must be cancelled. */
   readonly dropWebhooks: (realm: string) => Promise<readonly string[]>
@@ -134,7 +135,7 @@ export function createErasure(deps: ErasureDeps): Erase {
       passes += 1
     } while (!last.foundNothing && passes < MAX_PASSES && !signal.aborted)
     const company = 'Ids' in scope || scope.Process !== null ? null : scope.Realm
-    if (company !== null) await source.deleteEntries({ realm: company })
+    if (company !== null) await deleteEntries(source, { realm: company })
     await source.compact()
     const ids = 'Ids' in scope ? [...new Set(scope.Ids)] : []
     const known = 'Ids' in scope ? await firstRunsOf(source, scope.Process, ids) : []

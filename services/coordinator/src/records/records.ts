@@ -20,12 +20,32 @@ export interface RecordKind<Row extends object> {
     readonly list: string
     readonly count: string
   }
+  /**
+   * Whether the source gives each new row its `ID`, a number that is greater than that of every row before, and the time
+   * `At`.
+   */
+  readonly isNumbered?: true
+  /** The columns that are read; all by default. */
+  readonly columns?: readonly (keyof Row & string)[]
+  /** A column of bytes, of which at most `limit` are read. */
+  readonly bytes?: { readonly column: keyof Row & string; readonly limit: number }
+}
+
+/**
+ * The rows whose columns have these values. Instead of a value, `in` names several values, and `from` and `until`, which
+ * is exclusive, the range of a time.
+ */
+export type RecordFilter<Row extends object> = {
+  readonly [Name in keyof Row]?:
+    | Row[Name]
+    | { readonly in: readonly Row[Name][] }
+    | { readonly from?: string | undefined; readonly until?: string | undefined }
+    | undefined
 }
 
 /** Rows in the order of some columns, which together identify a row. */
 export interface RecordPage<Row extends object> {
-  /** The values that the columns must have. */
-  readonly where?: Partial<Row>
+  readonly where?: RecordFilter<Row>
   readonly by: readonly (keyof Row & string)[]
   readonly isNewestFirst?: boolean
   /** The values of the columns `by` in the last row of the page before. */
@@ -33,8 +53,24 @@ export interface RecordPage<Row extends object> {
   readonly limit: number
 }
 
+/** Groups of rows that have the same values in the columns `by`. */
+export interface RecordCounting<Row extends object, By extends keyof Row & string> {
+  readonly where?: RecordFilter<Row>
+  readonly by: readonly By[]
+  /** A column of times, whose least value in each group is returned. */
+  readonly oldest?: keyof Row & string
+}
+
+export type RecordCount<Row extends object, By extends keyof Row> = Pick<Row, By> & {
+  readonly Count: number
+  readonly Oldest?: string
+}
+
+export type RecordRemoval<Row extends object> = Required<Pick<RecordPage<Row>, 'where'>> &
+  (Pick<RecordPage<Row>, 'by' | 'limit'> | { readonly by?: never; readonly limit?: never })
+
 /** A new entry of the action log. */
-export type NewAction = Omit<Action, 'ID'>
+export type NewAction = Omit<Action, 'ID' | 'At'>
 
 /**
  * The rows of a table. A store reads rows, computes in TypeScript what follows, and replaces a row if it is unchanged
@@ -53,9 +89,20 @@ export interface Records<Row extends object> {
   /**
    * Stores `after`, and the entry of the action log, in one database transaction, if the stored row is still the one
    * that `rows` or `page` has returned as `before`. Otherwise, returns false without a change. `undefined` stands for a row that
-   * does not exist: without `before` a row is added, without `after` it is removed.
+   * does not exist: without `before` a row is added, without `after` it is removed, without both only the entry is stored.
    */
   replace(before: Row | undefined, after: Row | undefined, action?: NewAction): Promise<boolean>
+  /** Counts the rows of each group, in the order of the values of the groups. */
+  count<By extends keyof Row & string>(
+    which: RecordCounting<Row, By>,
+  ): Promise<readonly RecordCount<Row, By>[]>
+  /**
+   * Removes rows, or only the first ones in the order of `by`, and stores one entry of the action log if there were any, in
+   * one database transaction. Returns their number.
+   */
+  remove(which: RecordRemoval<Row>, action?: NewAction): Promise<number>
+  /** The number of rows of 64 KiB that a group of rows should have at most, because of the space they take. */
+  readonly capacity: number
 }
 
 /**

@@ -59,7 +59,7 @@ export function createPurgePasses(source: Pick<TransactionSource, 'compact' | 'r
           await counts.change(
             Process,
             () => undefined,
-            (now, count) => entryOf(action, { by, reason: `${count} runs` }, { Process }, { now }),
+            (_now, count) => entryOf(action, { by, reason: `${count} runs` }, { Process }),
           )
       }
       await passes.keep(owner, ({ Passed }, now) => {

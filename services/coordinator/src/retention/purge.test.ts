@@ -13,6 +13,7 @@ import type { ProcessOptions } from '../step/process-options.ts'
 import { createOperationStore } from '../bulk/bulk-operation-store.ts'
 import { createPurgePasses } from './purge-passes.ts'
 import { FILES_LEFT, FIRST_END } from '../run/retention.ts'
+import { ENTRIES } from '../entry/book-entry.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import {
   firstPace,
@@ -23,6 +24,7 @@ import {
   type RetentionDeps,
   startRetention,
 } from './purge.ts'
+import { readActions } from '../run/action.ts'
 
 const DAY_MS = 86_400_000
 const define = (name: string, options: ProcessOptions = {}) =>
@@ -322,7 +324,7 @@ describe('the retention of finished runs', () => {
     nowMs += 2 * DAY_MS
     await pass([order])
     expect(await source.get('Order', '1', null)).toBeNull()
-    const actions = await source.actions({ process: 'Order', limit: 10 })
+    const actions = await readActions(source, { process: 'Order', limit: 10 })
     expect(actions.map(({ Action, Reason }) => `${Action}: ${Reason}`)).toEqual([
       'forget: 1 runs',
       'purge: 1 runs',
@@ -335,9 +337,17 @@ describe('the retention of finished runs', () => {
     const entries = [100, 100, 5]
     const counting: TransactionSource = {
       ...source,
-      async deleteEntries(which) {
-        if ('limit' in which) asked.push([which.olderThanMs, which.limit])
-        return entries.shift() ?? 0
+      records(kind) {
+        const records = source.records(kind)
+        if (kind.table !== ENTRIES.table) return records
+        return {
+          ...records,
+          async remove({ where, limit }) {
+            const { RecordedAt } = where as { readonly RecordedAt?: { readonly until: string } }
+            asked.push([nowMs - Date.parse(RecordedAt?.until ?? ''), limit ?? NaN])
+            return entries.shift() ?? 0
+          },
+        }
       },
     }
     const retention = { completedDays: undefined, failedDays: undefined, dedupeDays: 0 }

@@ -10,6 +10,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 import { hasCode } from '@integration-host/shared/errors'
+import { deleteEntries } from '../entry/delete-entries.ts'
 import type { ProcessDefinition } from '../step/definition.ts'
 import {
   type EndPosition,
@@ -40,7 +41,7 @@ export interface RetentionAges {
 }
 
 export interface RetentionDeps extends Periodic {
-  readonly source: Retention & Pick<TransactionSource, 'compact' | 'deleteEntries' | 'records'>
+  readonly source: Retention & Pick<TransactionSource, 'compact' | 'records'>
   readonly passes: PurgePasses
   readonly bulkOperations: Pick<OperationStore, 'forgetOperations'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
@@ -171,7 +172,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
     return inBatches(
       'purge entries',
       async (size) =>
-        (await source.deleteEntries({ olderThanMs: entryDays * DAY_MS, limit: size })) || null,
+        (await deleteEntries(source, { olderThanMs: entryDays * DAY_MS, limit: size })) || null,
     )
   }
 

@@ -5,7 +5,7 @@ import { knownQuery, responses } from '@integration-host/shared/http/service-app
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { Action } from '../run/action.ts'
+import { type Action, readActions } from '../run/action.ts'
 import { pageLimit } from './contracts.ts'
 import { readVisible } from './visible-page.ts'
 import type { AppDeps } from '../core.ts'
@@ -46,7 +46,7 @@ export function actionRoutes({ source }: AppDeps) {
         caller.mayUseProcess(Process) &&
         (run === null && Realm === null ? !caller.isBoundToRealms : caller.mayUse(Realm))
       const { items, next } = await readVisible(
-        (range) => source.actions({ process, transactionId: id, ...range }),
+        (range) => readActions(source, { process, transactionId: id, ...range }),
         { before, limit },
         maySee,
         ({ ID }) => ID,

@@ -9,7 +9,8 @@ import {
   type TestKey,
 } from '../../test-support/fixture.ts'
 import { IntegrationError } from '@integration-host/shared/errors'
-import type { ActionWithoutChange } from '../run/action.ts'
+import { createDeadLetterStore } from '../dead-letter/dead-letter-store.ts'
+import { ACTIONS, type ActionWithoutChange } from '../run/action.ts'
 import { createReadLog, READS_PER_WINDOW } from './read-log.ts'
 
 const run = '/processes/OrderProcess/transactions/r1'
@@ -29,15 +30,22 @@ beforeAll(async () => {
     keys: entries,
     wrapSource: (real) => ({
       ...real,
-      async recordWithoutChange(action) {
-        if (isStoreDown) throw new IntegrationError('store_unavailable', 'down')
-        await real.recordWithoutChange(action)
+      records(kind) {
+        const records = real.records(kind)
+        return {
+          ...records,
+          async replace(...args) {
+            if (isStoreDown && kind.table === ACTIONS.table)
+              throw new IntegrationError('store_unavailable', 'down')
+            return records.replace(...args)
+          },
+        }
       },
     }),
   })
   await host.queue('r1', { secret: 'data' }, '42')
   await host.reached('r1', 'Completed')
-  await host.source.addDeadLetter({
+  await createDeadLetterStore(host.source).add({
     Process: 'OrderProcess',
     MessageID: 'm1',
     Reason: 'not JSON',
@@ -163,7 +171,7 @@ describe('the entries of many reads', () => {
     const actions: ActionWithoutChange[] = []
     const clock = { now: 600_000 }
     const recordRead = createReadLog({
-      source: { recordWithoutChange: async (action) => void actions.push(action) },
+      record: async (action) => void actions.push(action),
       now: () => clock.now,
     })
     return { actions, clock, recordRead }

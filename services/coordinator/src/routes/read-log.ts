@@ -5,8 +5,12 @@
  * Callers can cause any number of reads, so equal reads of one window have one entry, and a key has at most
  * {@link READS_PER_WINDOW} entries in a window. One more entry then says that there were further reads.
  */
-import { type ActionKind, type Actor, EVERY_PROCESS } from '../run/action.ts'
-import type { TransactionSource } from '../run/transaction-source.ts'
+import {
+  type ActionKind,
+  type ActionWithoutChange,
+  type Actor,
+  EVERY_PROCESS,
+} from '../run/action.ts'
 
 /** A window begins at each multiple of this time. */
 const WINDOW_MS = 600_000
@@ -30,7 +34,7 @@ export interface DataRead {
 export type RecordRead = (by: Actor, read: DataRead) => Promise<void>
 
 export function createReadLog(deps: {
-  readonly source: Pick<TransactionSource, 'recordWithoutChange'>
+  readonly record: (action: ActionWithoutChange) => Promise<void>
   readonly now: () => number
 }): RecordRead {
   const entriesOf = new Map<string, Set<string>>()
@@ -49,7 +53,7 @@ export function createReadLog(deps: {
     }
     const recorded = entries.size < READS_PER_WINDOW ? read : further
     if (!isNew(recorded)) return
-    await deps.source.recordWithoutChange({
+    await deps.record({
       kind: recorded.kind,
       act: { by: { keyId, person }, reason: recorded.filter, ifVersion: null },
       Process: recorded.process ?? EVERY_PROCESS,

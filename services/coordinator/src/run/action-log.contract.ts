@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
-import type { Act } from './action.ts'
+import { type Act, readActions, recordWithoutChange } from './action.ts'
 import { createPauseStore } from './pause.ts'
 import type { ProcessOutline, TransactionSource } from './transaction-source.ts'
 
@@ -26,7 +26,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       source.queue(process, [
         { TransactionID: id, InitialData: 'business data', ...(Realm !== undefined && { Realm }) },
       ])
-    const log = (filter = {}) => source.actions({ limit: 100, ...filter })
+    const log = (filter = {}) => readActions(source, { limit: 100, ...filter })
 
     it('an action is recorded with key, person, process, transaction, run, realm and reason, newest first', async () => {
       await queue('66', '42')
@@ -95,7 +95,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
 
     it('a rejected action changes nothing and is recorded with its code and the realm of the transaction', async () => {
       await queue('66', '42')
-      await source.recordWithoutChange({
+      await recordWithoutChange(source, {
         kind: 'resume',
         act: ada,
         Process: process.name,
@@ -103,7 +103,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
         ReplayID: null,
         Outcome: 'transaction_not_resumable',
       })
-      await source.recordWithoutChange({
+      await recordWithoutChange(source, {
         kind: 'cancel',
         act: anAct,
         Process: process.name,
@@ -135,9 +135,9 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       await queue('66', '42')
       const read = { act: ada, Outcome: 'done' } as const
       const run = { Process: process.name, TransactionID: '66', ReplayID: 0 }
-      await source.recordWithoutChange({ ...read, ...run, kind: 'read_data' })
+      await recordWithoutChange(source, { ...read, ...run, kind: 'read_data' })
       const all = { Process: '*', TransactionID: null, ReplayID: null }
-      await source.recordWithoutChange({ ...read, ...all, kind: 'export' })
+      await recordWithoutChange(source, { ...read, ...all, kind: 'export' })
       expect(await log()).toMatchObject([
         { ...all, Action: 'export', Realm: null, Outcome: 'done' },
         { ...run, Action: 'read_data', Realm: '42', Outcome: 'done' },

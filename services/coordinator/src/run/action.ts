@@ -12,8 +12,11 @@
  *     and the source searches for this entry while it holds the lock of the run.
  */
 import type { ActionView } from '@integration-host/shared/contracts/operations'
+import type { NewAction, RecordKind } from '../records/records.ts'
 import { anotherRunStarted, DoneBefore, versionMoved } from './errors.ts'
 import type { RunKey } from './run.ts'
+import { firstRunsOf } from './run-detail.ts'
+import type { TransactionSource } from './transaction-source.ts'
 
 export type ActionKind =
   | 'queue'
@@ -140,14 +143,58 @@ export interface ActionFilter {
   readonly limit: number
 }
 
-/** Returns a new entry without its `ID`. */
+/** The table of the entries, which are stored only as the actions of other changes. */
+export const ACTIONS = {
+  table: 'Order_Action',
+  key: ['ID'],
+  isNumbered: true,
+  columns: [
+    'ID',
+    'At',
+    'KeyID',
+    'Person',
+    'Action',
+    'Process',
+    'TransactionID',
+    'ReplayID',
+    'Realm',
+    'Reason',
+    'Outcome',
+    'OperationID',
+  ],
+} as const satisfies RecordKind<Action>
+
+/** Reads the action log, newest first. */
+export const readActions = (
+  source: Pick<TransactionSource, 'records'>,
+  { process, transactionId, before, limit }: ActionFilter,
+): Promise<readonly Action[]> =>
+  source.records<Action>(ACTIONS).page({
+    where: { Process: process, TransactionID: transactionId },
+    by: ['ID'],
+    isNewestFirst: true,
+    ...(before !== undefined && { after: [before] }),
+    limit,
+  })
+
+/** Records an action that was rejected, or a read of data. The entry has the realm of the transaction. */
+export async function recordWithoutChange(
+  source: Pick<TransactionSource, 'records' | 'runsOf'>,
+  { kind, act, Outcome, ...what }: ActionWithoutChange,
+): Promise<void> {
+  const { Process, TransactionID } = what
+  const [run] = TransactionID === null ? [] : await firstRunsOf(source, Process, [TransactionID])
+  const entry = entryOf(kind, act, { ...what, Realm: run?.Realm ?? null }, Outcome)
+  await source.records(ACTIONS).replace(undefined, undefined, entry)
+}
+
+/** Returns a new entry. The source adds its `ID` and `At`. */
 export const entryOf = (
   kind: ActionKind,
   { by, reason, operation }: Pick<Act, 'by' | 'reason' | 'operation'>,
   what: Pick<Action, 'Process'> & Partial<Pick<Action, 'TransactionID' | 'ReplayID' | 'Realm'>>,
-  { now, outcome = 'done' }: { readonly now: number; readonly outcome?: string },
-): Omit<Action, 'ID'> => ({
-  At: new Date(now).toISOString(),
+  outcome = 'done',
+): NewAction => ({
   KeyID: by.keyId,
   Person: by.person,
   Action: kind,

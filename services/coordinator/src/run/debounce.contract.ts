@@ -8,6 +8,7 @@ import type {
   ProcessOutline,
   QueueResult,
 } from './transaction-source.ts'
+import { readActions } from './action.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report'] }
 const HOUR_MS = 3_600_000
@@ -211,7 +212,7 @@ export function debounceContract(name: string, open: () => Promise<MovableSource
       const by = { keyId: 'key', person: 'Ada' }
       await source.queue(process, [transaction('a', { Reason: 'first' })], by)
       await source.queue(process, [transaction('b', { Reason: 'second' })], by)
-      const actions = await source.actions({ process: process.name, limit: 10 })
+      const actions = await readActions(source, { process: process.name, limit: 10 })
       expect(
         actions.map(({ TransactionID, Outcome, Reason }) => [TransactionID, Outcome, Reason]),
       ).toEqual([

@@ -3,7 +3,7 @@ import { anAct } from '../../test-support/act.ts'
 import { contractTimes, MARGIN_MS, type MovableSource } from '../../test-support/movable-source.ts'
 import { advance, type StepOutcome } from './progress.ts'
 import { defaultRetryPolicy } from './retry-policy.ts'
-import type { Act } from './action.ts'
+import { type Act, readActions } from './action.ts'
 import type { ErasureScope } from './erasure.ts'
 import { firstRunsOf, type RunDetail } from './run-detail.ts'
 
@@ -185,7 +185,7 @@ export function erasureContract(name: string, open: () => Promise<MovableSource>
       expect(await source.erase(runs, ada)).toBe(2) // the erasure is interrupted after its first page
       const [once, again] = await Promise.all([erase(ofRealm('r1'), 2), erase(ofRealm('r1'), 3)])
       expect(once.erased + again.erased).toBe(3)
-      const entries = (await source.actions({ limit: 100 })).filter(
+      const entries = (await readActions(source, { limit: 100 })).filter(
         ({ Action }) => Action === 'erase',
       )
       expect(entries).toHaveLength(5)

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import { contractTimes, type MovableSource } from '../../test-support/movable-source.ts'
 import { done, failed, process, refs, workOn } from '../../test-support/order-runs.ts'
-import type { Act } from './action.ts'
+import { type Act, readActions } from './action.ts'
 import { EVENT_TIMEOUT, type EventPlace, type NewEvent } from './events.ts'
 import type { StepOutcome } from './progress.ts'
 import type { ClaimedRun, Run } from './run.ts'
@@ -68,7 +68,7 @@ export function eventsContract(name: string, open: () => Promise<MovableSource>)
       expect(items.find(({ StepName }) => StepName === 'report')).toMatchObject({
         Data: approval.data,
       })
-      expect(await source.actions({ transactionId: '1', limit: 1 })).toMatchObject([
+      expect(await readActions(source, { transactionId: '1', limit: 1 })).toMatchObject([
         { Action: 'signal', KeyID: 'ops', Person: 'ada', Reason: 'it is right', Outcome: 'done' },
       ])
     })
@@ -167,7 +167,7 @@ export function eventsContract(name: string, open: () => Promise<MovableSource>)
       ])
       expect((await read('1')).item).toMatchObject({ Status: 'Completed', Data: approval.data })
       expect((await read('early')).item).toMatchObject({ Status: 'Received' })
-      const actions = await source.actions({ limit: 20 })
+      const actions = await readActions(source, { limit: 20 })
       const signals = actions.filter(({ Action: kind }) => kind === 'signal')
       const ids = signals.map(({ TransactionID }): string => String(TransactionID))
       expect(ids.toSorted()).toEqual(['1', '2', '2', 'early'])

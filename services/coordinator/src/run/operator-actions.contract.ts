@@ -3,11 +3,12 @@ import { anAct } from '../../test-support/act.ts'
 import { contractTimes, MARGIN_MS, type MovableSource } from '../../test-support/movable-source.ts'
 import { advance, type StepOutcome } from './progress.ts'
 import { defaultRetryPolicy } from './retry-policy.ts'
-import type { Act } from './action.ts'
+import { type Act, readActions } from './action.ts'
 import type { Settlement } from './operator-actions.ts'
 import type { ClaimedRun } from './run.ts'
 import { isOver } from './status.ts'
 import type { Claim, ProcessOutline, WebhooksOf } from './transaction-source.ts'
+import { webhookBacklog } from '../webhook/webhook-backlog.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report'] }
 const done: StepOutcome = { kind: 'completed', response: null, data: null, endsRun: false }
@@ -161,7 +162,7 @@ export function operatorActionsContract(
       expect((await read()).items).toContainEqual(
         expect.objectContaining({ StepName: 'report', Status: 'Completed', Data: null }),
       )
-      expect(await source.webhookBacklog()).toMatchObject([{ receiver: 'one', waiting: 1 }])
+      expect(await webhookBacklog(source)).toMatchObject([{ receiver: 'one', waiting: 1 }])
       expect((await source.audit([process.name])).violations).toMatchObject({
         completedWithoutItem: 0,
         itemAhead: 0,
@@ -246,7 +247,7 @@ export function operatorActionsContract(
       await retry(on(2))
       await settle(notDone, on(3))
       const what = { TransactionID: '66', ReplayID: 0, Reason: 'checked', OperationID: null }
-      expect(await source.actions({ limit: 10 })).toMatchObject([
+      expect(await readActions(source, { limit: 10 })).toMatchObject([
         { ...what, Action: 'settle', Outcome: 'not_done' },
         { ...what, Action: 'retry', Outcome: 'done' },
       ])
@@ -270,7 +271,7 @@ export function operatorActionsContract(
         expect(found?.run).toEqual(run)
         expect(found?.items).toMatchObject(items)
         expect(await read()).toMatchObject({ run: replay })
-        const [entry] = await source.actions({ limit: 1 })
+        const [entry] = await readActions(source, { limit: 1 })
         expect(entry).toMatchObject({
           Action: 'settle',
           Outcome: settlement.outcome,
@@ -342,7 +343,7 @@ export function operatorActionsContract(
       )
       expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
       expect((await read()).items).toHaveLength(1)
-      expect(await source.actions({ limit: 100 })).toHaveLength(1)
+      expect(await readActions(source, { limit: 100 })).toHaveLength(1)
     })
 
     it('a replay with new initial data shows that its data was changed, and the next replay keeps the new data', async () => {
@@ -373,7 +374,7 @@ export function operatorActionsContract(
         await expect(resume(inOperation('op-1', replayId))).rejects.toThrow('has changed the run')
       const { run } = await read()
       expect(run).toMatchObject({ Status: 'Failed' })
-      const [entry] = await source.actions({ limit: 10 })
+      const [entry] = await readActions(source, { limit: 10 })
       expect(entry).toMatchObject({ Action: 'resume', Reason: 'bulk', OperationID: 'op-1' })
       await resume(inOperation('op-2'))
     })

@@ -58,7 +58,7 @@ export function createPauseStore(source: Pick<TransactionSource, 'records'>) {
           const { PausedAt, PausedBy, Reason } = known?.Paused === true ? known : pause
           return { Process, Paused: isPaused, PausedAt, PausedBy, Reason, UpdatedAt: at }
         },
-        (now) => entryOf(isPaused ? 'pause' : 'resume', act, { Process }, { now }),
+        () => entryOf(isPaused ? 'pause' : 'resume', act, { Process }),
       )
     },
   }

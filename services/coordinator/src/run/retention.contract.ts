@@ -8,6 +8,7 @@ import { advanceUndo } from './undo.ts'
 import { createPurgePasses, type PurgePasses } from '../retention/purge-passes.ts'
 import { FILES_LEFT, FIRST_END, RETENTION_KEY_ID, type RetentionPolicy } from './retention.ts'
 import type { ProcessOutline } from './transaction-source.ts'
+import { readActions } from './action.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order'] }
 const done: StepOutcome = {
@@ -259,14 +260,14 @@ export function retentionContract(name: string, open: () => Promise<MovableSourc
         TransactionID: null,
         Outcome: 'done',
       }
-      const actions = await source.actions({ limit: 10 })
+      const actions = await readActions(source, { limit: 10 })
       expect(actions.toSorted((a, b) => (a.Action < b.Action ? -1 : 1))).toMatchObject([
         { ...entry, Action: 'forget', Reason: '1 runs' },
         { ...entry, Action: 'purge', Reason: '4 runs' },
       ])
       await passes.begin('another owner', [process.name], 0)
       await passes.end('another owner', [process.name])
-      expect(await source.actions({ limit: 10 })).toHaveLength(2)
+      expect(await readActions(source, { limit: 10 })).toHaveLength(2)
     })
 
     it('a retention pass begins only when the required interval since the last completed pass is over', async () => {

@@ -5,7 +5,6 @@ import { isDebounced } from './debounce.ts'
 import { notFound } from './errors.ts'
 import type { NewChild } from './families.ts'
 import type { Item, Round } from './item.ts'
-import type { DeadLetterStore } from './dead-letter.ts'
 import type { Erasures } from './erasure.ts'
 import type { Json } from './json-normalization.ts'
 import {
@@ -41,26 +40,22 @@ import type {
  * is listed here or implemented there.
  */
 type PassedThrough =
-  | keyof DeadLetterStore
   | keyof Entries
   | keyof Erasures
   | keyof PayloadStore
   | keyof Retention
   | keyof TargetCalls
-  | 'actions'
   | 'addWebhooks'
   | 'audit'
   | 'compact'
   | 'grantSlots'
   | 'lookAtFamilies'
-  | 'recordWithoutChange'
   | 'records'
   | 'runsOf'
   | 'startWebhooks'
   | 'storedProcesses'
   | 'takeTurns'
   | 'watch'
-  | 'webhookBacklog'
   | typeof Symbol.asyncDispose
 
 /** The members of an item that can be sealed. A claim has only some of them. */

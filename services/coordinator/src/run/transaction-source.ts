@@ -2,8 +2,7 @@ import type { Priority, QueueTransaction } from '@integration-host/shared/contra
 import type { Entries } from '../entry/book-entry.ts'
 import type { Json } from './json-normalization.ts'
 import type { Transition } from './progress.ts'
-import type { DeadLetterStore } from './dead-letter.ts'
-import type { Act, Action, ActionFilter, Actor, ActionWithoutChange } from './action.ts'
+import type { Act, Actor } from './action.ts'
 import type { Erasures } from './erasure.ts'
 import type { Events } from './events.ts'
 import type { Families } from './families.ts'
@@ -35,7 +34,6 @@ import type { TargetCalls } from './target-calls.ts'
  */
 export interface TransactionSource
   extends
-    DeadLetterStore,
     Entries,
     Erasures,
     Events,
@@ -133,11 +131,6 @@ export interface TransactionSource
    */
   wake(waitingFor: string, limit: number): Promise<Run[]>
 
-  /** Records an action that this source has rejected, or a read of data. */
-  recordWithoutChange(action: ActionWithoutChange): Promise<void>
-  /** Reads the action log, newest first. */
-  actions(filter: ActionFilter): Promise<Action[]>
-
   audit(processes: readonly string[]): Promise<Audit>
 
   /** Stores webhooks of other events. A webhook that is already stored, or that already has a run, is ignored. */
@@ -148,8 +141,6 @@ export interface TransactionSource
    * Queues at most `limit` runs.
    */
   startWebhooks(limit: number): Promise<StartedWebhooks>
-  /** Returns the undelivered webhooks of each receiver: their number and the age of the oldest. */
-  webhookBacklog(): Promise<readonly WebhookBacklog[]>
 
   /**
    * Calls `onDue` when another program may have inserted rows that are due. The call is only a hint: calls can be
@@ -242,13 +233,6 @@ export interface StartedWebhooks {
   readonly runs: readonly Run[]
   /** If true, the caller should repeat the call at once, because more webhooks can possibly be started. */
   readonly hasMore: boolean
-}
-
-export interface WebhookBacklog {
-  readonly receiver: string
-  readonly waiting: number
-  /** The age of the oldest undelivered event. */
-  readonly oldestMs: number
 }
 
 /** A step, with the terms of its process. A run that another program has inserted at this step gets these terms. */

@@ -9,6 +9,7 @@ import { WHOLE_PROCESS } from './slots.ts'
 import type { Claim } from './transaction-source.ts'
 import { LOST_BASE_MS } from './transitions.ts'
 import { advanceUndo, STEP_IN_DOUBT } from './undo.ts'
+import { readActions } from './action.ts'
 
 const { leaseMs, sweepMs } = contractTimes
 const undone: StepOutcome = { kind: 'undone', response: { status: 204, body: '' } }
@@ -104,7 +105,7 @@ export function undoContract(name: string, open: () => Promise<MovableSource>): 
         ['report', 'undone', 204],
         ['order', 'undone', 204],
       ])
-      expect(await source.actions({ transactionId: '1', limit: 1 })).toMatchObject([
+      expect(await readActions(source, { transactionId: '1', limit: 1 })).toMatchObject([
         { Action: 'undo', Outcome: 'done' },
       ])
     })

@@ -12,6 +12,7 @@ import {
   type ScheduleRow,
   type ScheduleStore,
 } from './schedule-store.ts'
+import { readActions } from '../run/action.ts'
 
 const process = defineProcess('OrderProcess')
   .step('order', (step) => step.complete())
@@ -235,7 +236,7 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
       const resumed = await store.setSchedulePaused(process.name, 'nightly', false, act)
       expect(resumed).toMatchObject({ PausedAt: null, PausedBy: null, Reason: null })
       expect((await store.fireSchedules(of(schedule()), 10)).fired).toEqual([])
-      const entries = await source.actions({ process: process.name, limit: 10 })
+      const entries = await readActions(source, { process: process.name, limit: 10 })
       expect(entries).toMatchObject([
         { Action: 'resume_schedule', TransactionID: 'nightly@', Reason: 'maintenance' },
         { Action: 'pause_schedule', TransactionID: 'nightly@', KeyID: 'ops', Outcome: 'done' },
@@ -283,7 +284,7 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
       const tick = await store.openTick(process.name, 'nightly', anAct)
       expect((await store.openTicks(of(monthly))).map(({ row }) => row)).toEqual([tick])
       expect((await find('nightly')).NextAt).toBe(NextAt)
-      expect(await source.actions({ process: process.name, limit: 10 })).toMatchObject([
+      expect(await readActions(source, { process: process.name, limit: 10 })).toMatchObject([
         {
           Action: 'run_schedule',
           TransactionID: scheduledId('nightly', Date.parse(tick?.TickAt ?? ''), null),

@@ -285,4 +285,4 @@ export function createScheduleStore(source: Pick<TransactionSource, 'queue' | 'r
 
 const actionOf =
   (kind: ActionKind, act: Act, Process: string, idAt: (now: number) => string) => (now: number) =>
-    entryOf(kind, act, { Process, TransactionID: idAt(now) }, { now })
+    entryOf(kind, act, { Process, TransactionID: idAt(now) })

@@ -21,6 +21,7 @@ import {
 import { onErasureRequested } from '../credentials.ts'
 import { changeEvent, isConsumed, sale as onInvoice } from '../change/changes.contract.ts'
 import { refund, sale, startMessagesContract } from './start-messages.contract.ts'
+import { readActions } from '../run/action.ts'
 
 startMessagesContract('real')
 
@@ -44,7 +45,7 @@ it('each run that a start message begins is in the action log: its actor is the 
   await channel.waitForConfirms()
   await connection.close()
   for (const id of ['user', 'reason', 'neither']) await host.reached(id, 'Completed')
-  const actions = await host.source.actions({ limit: 10 })
+  const actions = await readActions(host.source, { limit: 10 })
   const ofRuns = actions.map(({ TransactionID, ...action }) => [TransactionID, action] as const)
   expect(Object.fromEntries(ofRuns)).toEqual({
     user: expect.objectContaining({ Action: 'queue', KeyID: `rabbitmq:${user}`, Reason: null }),

@@ -1,16 +1,10 @@
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
-import type { RecordKind } from '../records/records.ts'
 import type { RunPage } from '../run/run-search.ts'
 import { activeStatuses } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import { REMOVAL_WEBHOOK } from './webhook.ts'
+import { type WebhookRow, WEBHOOKS } from './webhook-backlog.ts'
 
-interface WebhookRow {
-  readonly TransactionID: string
-  readonly Realm: string | null
-}
-
-const WEBHOOKS: RecordKind<WebhookRow> = { table: 'Order_Webhook', key: ['TransactionID'] }
 const PAGE = 500
 
 const reportsRemoval = ({ TransactionID: id }: Pick<WebhookRow, 'TransactionID'>): boolean =>

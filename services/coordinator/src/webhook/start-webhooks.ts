@@ -4,16 +4,17 @@ import { parseMessageAs } from '@integration-host/shared/json'
 import { type MessageBus, misaddressed } from '@integration-host/shared/messaging/message-bus'
 import type { Run } from '../run/run.ts'
 import { isOver } from '../run/status.ts'
-import type { TransactionSource, WebhookBacklog } from '../run/transaction-source.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
 import { type Periodic, startPolling } from '../worker/polling.ts'
 import { ABORTED, type StoreRetry } from '../worker/store-retry.ts'
 import type { Receiver } from './receivers.ts'
 import { webhooksOfCredential } from './webhook.ts'
+import { type WebhookBacklog, webhookBacklog } from './webhook-backlog.ts'
 import { CredentialEvent, credentialEventKind } from '@integration-host/shared/contracts/credential'
 import { type TransactionEvent, WEBHOOK_PROCESS } from '@integration-host/shared/contracts/events'
 
 export interface WebhookStarterDeps extends Periodic {
-  readonly source: Pick<TransactionSource, 'startWebhooks' | 'webhookBacklog'>
+  readonly source: Pick<TransactionSource, 'records' | 'startWebhooks'>
   /** Publishes the first messages of new runs. */
   readonly publish: (runs: readonly Run[]) => void
   readonly onBacklog: (backlog: readonly WebhookBacklog[]) => void
@@ -51,7 +52,7 @@ export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
       // After a failed count, the next poll does not count again: the count may have exceeded the time limit of
       // statements, and would do so again.
       try {
-        deps.onBacklog(await source.webhookBacklog())
+        deps.onBacklog(await webhookBacklog(source))
       } catch (error) {
         log.warn({ err: error }, 'counting the undelivered webhooks failed')
       }

@@ -6,6 +6,7 @@ import { webhooksOfCredential, webhooksOfEntry, webhooksOfTransition } from './w
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { systemClock } from '@integration-host/shared/process/clock'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import type { Records } from '../records/records.ts'
 import { startWebhookRuns } from './start-webhooks.ts'
 
 const receivers = [{ id: 'all', events: new Set(webhookTypes) }]
@@ -139,10 +140,13 @@ it('if counting the undelivered webhooks fails, the next poll does not count the
         calls.polls += 1
         return { runs: [], hasMore: false }
       },
-      webhookBacklog: async () => {
-        calls.counts += 1
-        throw new Error('canceling statement due to statement timeout')
-      },
+      records: <Row extends object>() =>
+        ({
+          count: async () => {
+            calls.counts += 1
+            throw new Error('canceling statement due to statement timeout')
+          },
+        }) as unknown as Records<Row>,
     },
     publish() {},
     onBacklog() {},

@@ -6,7 +6,7 @@ import type {
   OutgoingMessage,
 } from '@integration-host/shared/messaging/message-bus'
 import { z } from 'zod'
-import { MAX_CONTENT_BYTES } from '../run/dead-letter.ts'
+import { MAX_CONTENT_BYTES } from '../dead-letter/dead-letter-store.ts'
 import type { ProcessQueue } from './intake-consumers.ts'
 
 export interface DeadMessage {

@@ -6,11 +6,17 @@ import { errorCodes, IntegrationError, quotaExceeded } from '@integration-host/s
 import { isStartable, outlineOf, type ProcessDefinition } from '../step/definition.ts'
 import { eventPlaces } from '../step/event.ts'
 import { acceptedKey } from '../run/concurrency.ts'
+import type { DeadLetterStore } from '../dead-letter/dead-letter-store.ts'
 import { notActive } from '../run/errors.ts'
 import type { NewEvent, SignalResult } from '../run/events.ts'
 import { checkedInput } from '../run/input-check.ts'
 import { normalizedJson } from '../run/json-normalization.ts'
-import type { Act, Actor, ActionWithoutChange } from '../run/action.ts'
+import {
+  type Act,
+  type Actor,
+  type ActionWithoutChange,
+  recordWithoutChange,
+} from '../run/action.ts'
 import { DELAYED_RUNS_PER_KEY } from '../run/start-time.ts'
 import type { Settlement } from '../run/operator-actions.ts'
 import type { PauseStore } from '../run/pause.ts'
@@ -39,6 +45,7 @@ export type QueueOutcome =
 
 export interface RunActionsDeps {
   readonly source: TransactionSource
+  readonly deadLetterStore: Pick<DeadLetterStore, 'counts'>
   readonly pauses: PauseStore
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly publisher: Pick<
@@ -162,7 +169,7 @@ export function createRunActions(deps: RunActionsDeps) {
         errorCodes[error.code].status < 500 &&
         error.code !== 'transaction_not_found'
       )
-        await source.recordWithoutChange({ ...action, Outcome: error.code })
+        await recordWithoutChange(source, { ...action, Outcome: error.code })
       throw error
     }
   }
@@ -188,7 +195,7 @@ export function createRunActions(deps: RunActionsDeps) {
   const requireKnown = async (name: string): Promise<void> => {
     if (processes.has(name)) return
     if ((await source.storedProcesses()).has(name)) return
-    if ((await source.deadLetterCounts()).byProcess.has(name)) return
+    if ((await deps.deadLetterStore.counts()).has(name)) return
     throw new IntegrationError(
       'process_not_found',
       `no process ${name} is loaded, and there are no runs of it`,

@@ -7,8 +7,8 @@ import { OPERATIONS } from '../../bulk/bulk-operation-store.ts'
 import type { StoredRun } from '../../run/transitions.ts'
 import type { ScheduleTiming } from '../../schedule/schedule.ts'
 import { type ScheduleRow, SCHEDULES } from '../../schedule/schedule-store.ts'
-import { added, lastIdIs, removed, type StoredDeadLetter, storedLetters } from './dead-letters.ts'
-import { INSTALLATION, keyOf, type RecordChange, type RecordTables } from './records.ts'
+import { type DeadLetterRow, LETTERS } from '../../dead-letter/dead-letter-store.ts'
+import { INSTALLATION, keyOf, lastIdIs, type RecordChange, type RecordTables } from './records.ts'
 import { filesLeftOf } from './retention.ts'
 import { addedWebhook, removedWebhook, type StoredWebhook, storedWebhooks } from './webhooks.ts'
 
@@ -18,6 +18,9 @@ type EarlierSchedule = Omit<Earlier<ScheduleRow>, keyof ScheduleTiming | 'update
   readonly timing: ScheduleTiming
 }
 type EarlierCursor = Earlier<CursorRow>
+
+/** A dead letter, whose content is in Base64. */
+type StoredDeadLetter = Omit<DeadLetterRow, 'Content'> & { readonly Content: string }
 
 /** The members of a snapshot, and of an entry of the journal, that are rows now. */
 export interface EarlierMembers {
@@ -84,15 +87,21 @@ export function changesOf(earlier: EarlierMembers, records: RecordTables): reado
       ? []
       : [installed(DELIVERY.prefix ?? '', new Date(deliveredAt).toISOString())]),
     ...(retention === undefined ? [] : retentionChanges(retention)),
-    ...letters.flatMap(added),
-    ...(lastDeadLetterId === undefined ? [] : [lastIdIs(lastDeadLetterId)]),
-    ...(removedDeadLetters.length === 0
-      ? []
-      : storedLetters({ records })
-          .filter(({ ID }) => removedDeadLetters.includes(ID))
-          .map(removed)),
+    ...letters.flatMap((letter) => [letterChange(letter), ...lastIdIs(LETTERS.table, letter.ID)]),
+    ...(lastDeadLetterId === undefined ? [] : lastIdIs(LETTERS.table, lastDeadLetterId)),
+    ...removedDeadLetters.flatMap((id) =>
+      ([...records.values(LETTERS.table)] as StoredDeadLetter[])
+        .filter(({ ID }) => ID === id)
+        .map((letter) => letterChange(letter, null)),
+    ),
   ]
 }
+
+const letterChange = (letter: StoredDeadLetter, row: object | null = letter): RecordChange => ({
+  table: LETTERS.table,
+  key: keyOf([letter.Process, letter.MessageID]),
+  row,
+})
 
 const installed = (Name: string, Value: unknown): RecordChange => ({
   table: INSTALLATION,

@@ -1,14 +1,11 @@
 import {
   type Entries,
-  type EntryCount,
   ENTRIES,
   type EntryRow,
   erasedEntry,
-  isOutside,
   type NewEntry,
   withEntries,
 } from '../../entry/book-entry.ts'
-import { MARKS, type MarkRow } from '../../entry/marks.ts'
 import { type RunKey, runKey } from '../../run/run.ts'
 import { keyOf, type RecordChange, type RecordTables } from './records.ts'
 import type { MemoryStore } from './store.ts'
@@ -57,37 +54,10 @@ export const erasedEntries = (records: RecordTables, run: RunKey): RecordChange[
 const allOf = (records: RecordTables): EntryRow[] =>
   records.rows(ENTRIES.table).map(([, row]) => row as EntryRow)
 
-/** Counts entries by state and entity, in this order. */
-const countsOf = (entries: readonly EntryRow[]): EntryCount[] =>
-  [...Map.groupBy(entries, ({ State, Entity }) => `${State} ${Entity}`)]
-    .toSorted(([one], [other]) => (one < other ? -1 : 1))
-    .flatMap(([, [first, ...others]]) =>
-      first === undefined
-        ? []
-        : [{ State: first.State, Entity: first.Entity, Count: others.length + 1 }],
-    )
-
 export function createMemoryEntries(
   { records, commit }: Pick<MemoryStore, 'records' | 'commit'>,
   now: () => number,
 ): Entries {
-  /** Removes rows of the two tables. Resolves with their number. */
-  async function remove(
-    isOld: (row: EntryRow | MarkRow, at: string) => boolean,
-    limit = Infinity,
-  ): Promise<number> {
-    const timesOf = (table: string, column: 'RecordedAt' | 'SentAt') =>
-      records
-        .rows(table)
-        .map(([key, row]) => ({ table, key, row, at: (row as EntryRow & MarkRow)[column] }))
-        .filter(({ row, at }) => isOld(row as EntryRow, at))
-        .toSorted((a, b) => (a.at < b.at ? -1 : 1))
-        .slice(0, limit)
-    const old = [...timesOf(ENTRIES.table, 'RecordedAt'), ...timesOf(MARKS.table, 'SentAt')]
-    if (old.length > 0)
-      await commit({ records: old.map(({ table, key }) => ({ table, key, row: null })) })
-    return old.length
-  }
   return {
     newestEntries: async (realm, objects) =>
       objects.flatMap(({ entity, id }) =>
@@ -112,24 +82,5 @@ export function createMemoryEntries(
       })
       if (changes.length > 0) await commit({ records: changes })
     },
-    async countEntries(which) {
-      const isCounted =
-        'realm' in which
-          ? ({ Realm, State, RecordedAt }: EntryRow) =>
-              Realm === which.realm &&
-              State !== 'Superseded' &&
-              Date.parse(RecordedAt) >=
-                (which.since === undefined ? -Infinity : Date.parse(which.since)) &&
-              (which.until === undefined || Date.parse(RecordedAt) < Date.parse(which.until))
-          : ({ State, CheckedAt }: EntryRow) =>
-              isOutside(State) &&
-              CheckedAt !== null &&
-              Date.parse(CheckedAt) >= now() - which.checkedSinceMs
-      return countsOf(allOf(records).filter(isCounted))
-    },
-    deleteEntries: (which) =>
-      'realm' in which
-        ? remove(({ Realm }) => Realm === which.realm)
-        : remove((_, at) => Date.parse(at) < now() - which.olderThanMs, which.limit),
   }
 }

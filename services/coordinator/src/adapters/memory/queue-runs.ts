@@ -67,8 +67,7 @@ export function createMemoryQueue(
       const result = starting.has(transaction) ? claimed(queuedRun, request, at) : null
       const run = result?.kind === 'claimed' ? result.stored : queuedRun
       table.put(run) // a second transaction with the same id in this call is then detected
-      const action = () =>
-        log.next(entryOf('queue', { by: by as Actor, reason }, queuedRun.header, at))
+      const action = () => log.next(entryOf('queue', { by: by as Actor, reason }, queuedRun.header))
       added.set(run, by === undefined ? null : action())
       return {
         outcome: 'queued',
@@ -121,8 +120,8 @@ export function createMemoryQueue(
     )
     const actions = plan.outcomes.flatMap(({ outcome, run, reason = null }): Entry[] => {
       if (by === undefined || (outcome !== 'queued' && outcome !== 'absorbed')) return []
-      const entry = { now: at.now, ...(outcome === 'absorbed' && { outcome }) }
-      return [{ action: log.next(entryOf('queue', { by, reason }, run, entry)) }]
+      const stored = outcome === 'absorbed' ? outcome : 'done'
+      return [{ action: log.next(entryOf('queue', { by, reason }, run, stored)) }]
     })
     return { results: plan.outcomes, entries: [...entries, ...actions] }
   }

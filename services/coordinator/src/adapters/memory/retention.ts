@@ -167,7 +167,7 @@ export function createMemoryErasures(
             ...erasedEntries(records, stored.header),
             ...(filesLeft === true ? [filesLeftOf(stored.header)] : []),
           ],
-          action: log.next(entryOf('erase', act, stored.header, { now: now() })),
+          action: log.next(entryOf('erase', act, stored.header)),
         }))
       await commit(...entries)
       return entries.length

@@ -9,11 +9,11 @@ import { join } from 'node:path'
 import { lockFolder } from '@integration-host/shared/files/durable-file'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
-import type { Action } from '../../run/action.ts'
+import { type Action, ACTIONS, type DoneEntry } from '../../run/action.ts'
+import type { NewAction } from '../../records/records.ts'
 import type { Run, RunKey } from '../../run/run.ts'
 import * as transitions from '../../run/transitions.ts'
 import type { StoredRun } from '../../run/transitions.ts'
-import { type ActionLog, createActionLog } from './action-log.ts'
 import { turnsAfter } from './families.ts'
 import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
 import { type Absorbed, createRunTable, type RunTable } from './run-table.ts'
@@ -90,7 +90,7 @@ const withAllMembers = ({ filesLeft: _left, ...stored }: EarlierRun): StoredRun 
 
 export interface MemoryStore extends AsyncDisposable {
   readonly table: RunTable
-  readonly log: ActionLog
+  readonly log: ReturnType<typeof actionLog>
   readonly records: RecordTables
   /**
    * Applies the changes and resolves when they are durable.
@@ -119,8 +119,8 @@ export async function openMemoryStore(
   const unlock = await lockFolder(dataDir, path)
 
   const table = createRunTable()
-  const log = createActionLog()
   const records = createRecordTables()
+  const log = actionLog(records, now)
   /** The functions that undo the changes that are not flushed yet, one for each change, oldest first. */
   let undo: (() => void)[] = []
   /** Resolves when every change so far is flushed. */
@@ -136,10 +136,11 @@ export async function openMemoryStore(
       const forgotten = table.get(entry.forgotten)
       if (forgotten !== undefined) table.remove(forgotten)
     }
-    if (entry.action !== undefined) log.add(entry.action)
-    return [...(entry.record === undefined ? [] : [entry.record]), ...(entry.records ?? [])].map(
-      (change) => records.apply(change),
-    )
+    return [
+      ...(entry.action === undefined ? [] : [actionChange(entry.action)]),
+      ...(entry.record === undefined ? [] : [entry.record]),
+      ...(entry.records ?? []),
+    ].map((change) => records.apply(change))
   }
   /** Applies what an earlier version has stored in another form. */
   const applyEarlier = (earlier: EarlierMembers): void => {
@@ -154,7 +155,8 @@ export async function openMemoryStore(
       if (!state.success) throw damaged(path)
       for (const run of (loaded.state as State).runs) table.put(withAllMembers(run))
       for (const { run, ids } of (loaded.state as State).absorbed ?? []) table.addAbsorbed(run, ids)
-      for (const action of (loaded.state as State).actions ?? []) log.add(action)
+      for (const action of (loaded.state as State).actions ?? [])
+        records.apply(actionChange(action))
       applyEarlier(loaded.state as State)
       for (const record of (loaded.state as State).records ?? []) records.apply(record)
     }
@@ -177,8 +179,8 @@ export async function openMemoryStore(
         openFile,
         state: (): State => ({
           runs: table.all(),
-          actions: log.all(),
-          records: records.all(),
+          actions: [...records.values(ACTIONS.table)] as Action[],
+          records: records.all().filter((change) => change.table !== ACTIONS.table),
           absorbed: table.allAbsorbed(),
         }),
         onFailure: () => {
@@ -227,7 +229,6 @@ export async function openMemoryStore(
     const absorbedBefore = 'forgotten' in entry ? table.absorbedBy(entry.forgotten) : []
     const recordsBefore = apply(entry)
     return () => {
-      if (entry.action !== undefined) log.remove(entry.action)
       if ('run' in entry) table.removeAbsorbed(entry.run.header, entry.absorbed ?? [])
       if ('run' in entry && before === undefined) table.remove(entry.run)
       if (before !== undefined) table.put(before)
@@ -262,3 +263,28 @@ export async function openMemoryStore(
     },
   }
 }
+
+// `OperationID` may be missing, because some entries were written before bulk operations existed.
+const actionChange = (action: Action): RecordChange => ({
+  table: ACTIONS.table,
+  key: keyOf([action.ID]),
+  row: { ...action, OperationID: (action as Partial<Action>).OperationID ?? null },
+})
+
+/** The action log. Its entries are rows, which are written to the files in a form of their own. */
+const actionLog = (records: RecordTables, now: () => number) => ({
+  /** Returns a complete entry, which is not added to the log yet. */
+  next: (entry: NewAction): Action => ({
+    ID: records.nextId(ACTIONS.table),
+    At: new Date(now()).toISOString(),
+    ...entry,
+  }),
+  /** Returns the entry that a bulk operation has written when it changed a transaction. */
+  doneBy: (
+    operationId: string,
+    { Process, TransactionID }: Pick<Action, 'Process' | 'TransactionID'>,
+  ): DoneEntry | undefined =>
+    (records.group(ACTIONS.table, [operationId, Process, TransactionID]) as Action[]).findLast(
+      ({ Outcome }) => Outcome === 'done',
+    ),
+})

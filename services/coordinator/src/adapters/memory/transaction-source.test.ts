@@ -22,7 +22,8 @@ import {
 import { aSearch } from '../../../test-support/search.ts'
 import { actionLogContract } from '../../run/action-log.contract.ts'
 import { auditContract } from '../../run/audit.contract.ts'
-import { deadLetterContract } from '../../run/dead-letter.contract.ts'
+import { createDeadLetterStore, type DeadLetter } from '../../dead-letter/dead-letter-store.ts'
+import { deadLetterContract } from '../../dead-letter/dead-letter-store.contract.ts'
 import { erasureContract } from '../../run/erasure.contract.ts'
 import { runDetailContract } from '../../run/run-detail.contract.ts'
 import { retentionContract } from '../../run/retention.contract.ts'
@@ -57,6 +58,8 @@ import { webhooksContract } from '../../webhook/webhook-queue.contract.ts'
 import type { TransactionSource, WebhooksOf } from '../../run/transaction-source.ts'
 import type { JournalOptions } from './journal.ts'
 import { createMemoryTransactionSource } from './transaction-source.ts'
+import { readActions, recordWithoutChange } from '../../run/action.ts'
+import { webhookBacklog } from '../../webhook/webhook-backlog.ts'
 
 const folders: string[] = []
 const newFolder = async (): Promise<string> => {
@@ -184,7 +187,7 @@ describe('the files of the in-memory transaction source', () => {
     await first[Symbol.asyncDispose]()
     for (const reads of ['the journal', 'the snapshot']) {
       await using again = await createMemoryTransactionSource(folder)
-      expect(await again.webhookBacklog(), reads).toMatchObject([{ receiver: 'one', waiting: 2 }])
+      expect(await webhookBacklog(again), reads).toMatchObject([{ receiver: 'one', waiting: 2 }])
       expect((await again.get('Webhook', '2', null))?.run.Status).toBe('Queued')
     }
     await using last = await createMemoryTransactionSource(folder)
@@ -209,7 +212,7 @@ describe('the files of the in-memory transaction source', () => {
     const text = JSON.stringify({ n: 1, entry: { delivered: 'z' } })
     await writeFile(journal, `${crc32(text).toString(16).padStart(8, '0')} ${text}\n`)
     await using source = await createMemoryTransactionSource(folder)
-    expect(await source.webhookBacklog()).toMatchObject([{ receiver: 'one', waiting: 2 }])
+    expect(await webhookBacklog(source)).toMatchObject([{ receiver: 'one', waiting: 2 }])
     expect((await source.startWebhooks(10)).runs).toMatchObject([{ TransactionID: 'a' }])
   })
 
@@ -225,24 +228,27 @@ describe('the files of the in-memory transaction source', () => {
       ContentBytes: 2,
     })
     const first = await createMemoryTransactionSource(folder)
-    for (const id of ['a', 'b', 'c']) await first.addDeadLetter(letter(id))
-    await first.removeDeadLetters(process.name, 3, 'delete_dead_letter', anAct)
+    const letters = createDeadLetterStore(first)
+    for (const id of ['a', 'b', 'c']) await letters.add(letter(id))
+    const third = (await letters.find(process.name, 3)) as DeadLetter
+    await letters.remove(third, 'delete_dead_letter', anAct)
     const other = await newFolder()
     await copyFile(snapshot, join(other, 'ITSourceMemory.json'))
     await copyFile(journal, join(other, 'ITSourceMemory.journal'))
     await first[Symbol.asyncDispose]()
     for (const at of [other, folder, folder]) {
       await using again = await createMemoryTransactionSource(at)
+      const kept = createDeadLetterStore(again)
       const page = { limit: 10, contentBytes: 10 }
-      expect(await again.deadLetters(process.name, page)).toMatchObject([
+      expect(await kept.list(process.name, page)).toMatchObject([
         { ID: 2, MessageID: 'b', Content: Buffer.from([0, 0xff]) },
         { ID: 1, MessageID: 'a' },
       ])
-      await again.addDeadLetter(letter('a'))
-      await again.addDeadLetter(letter('new'))
-      const [added] = await again.deadLetters(process.name, page)
+      await kept.add(letter('a'))
+      await kept.add(letter('new'))
+      const [added] = await kept.list(process.name, page)
       expect(added?.ID).toBeGreaterThan(3)
-      await again.removeDeadLetters(process.name, added?.ID ?? 0, 'delete_dead_letter', anAct)
+      await kept.remove(added as DeadLetter, 'delete_dead_letter', anAct)
     }
   })
 
@@ -270,11 +276,12 @@ describe('the files of the in-memory transaction source', () => {
       [10, 8, 3, 1],
     ]) {
       await using source = await createMemoryTransactionSource(folder)
-      const found = await source.deadLetters(process.name, { limit: 10, contentBytes: 2 })
+      const letters = createDeadLetterStore(source)
+      const found = await letters.list(process.name, { limit: 10, contentBytes: 2 })
       expect(found.map(({ ID }) => ID)).toEqual(expected)
       expect(found.at(-1)?.Content).toEqual(Buffer.from([0, 0xff]))
-      await source.addDeadLetter({ ...letter(8), Content: Buffer.from([1]) }) // it is stored already
-      await source.addDeadLetter({ ...letter(10), Content: Buffer.from([1]) })
+      await letters.add({ ...letter(8), Content: Buffer.from([1]) }) // it is stored already
+      await letters.add({ ...letter(10), Content: Buffer.from([1]) })
     }
   })
 
@@ -307,22 +314,19 @@ describe('the files of the in-memory transaction source', () => {
       Content: Buffer.from(''),
       ContentBytes: 0,
     }
-    await source.addDeadLetter({ ...letter, MessageID: 'a' })
+    const letters = createDeadLetterStore(source)
+    await letters.add({ ...letter, MessageID: 'a' })
     disk.isFull = true
     const unavailable = { code: 'store_unavailable' }
-    await expect(source.addDeadLetter({ ...letter, MessageID: 'b' })).rejects.toMatchObject(
-      unavailable,
-    )
-    await expect(
-      source.removeDeadLetters(process.name, null, 'delete_dead_letters', anAct),
-    ).rejects.toMatchObject(unavailable)
+    await expect(letters.add({ ...letter, MessageID: 'b' })).rejects.toMatchObject(unavailable)
+    await expect(letters.removeAll(process.name, anAct)).rejects.toMatchObject(unavailable)
     disk.isFull = false
     const ids = async () =>
-      (await source.deadLetters(process.name, { limit: 10, contentBytes: 1 })).map(
+      (await letters.list(process.name, { limit: 10, contentBytes: 1 })).map(
         ({ MessageID }) => MessageID,
       )
     expect(await ids()).toEqual(['a'])
-    await source.addDeadLetter({ ...letter, MessageID: 'b' })
+    await letters.add({ ...letter, MessageID: 'b' })
     expect(await ids()).toEqual(['b', 'a'])
   })
 
@@ -368,25 +372,27 @@ describe('the files of the in-memory transaction source', () => {
       Process: process.name,
       TransactionID: '1',
     } as const
-    await source.recordWithoutChange({
+    await recordWithoutChange(source, {
       ...rejected,
       ReplayID: null,
       Outcome: 'transaction_not_active',
     })
-    const written = await source.actions({ limit: 10 })
+    const written = await readActions(source, { limit: 10 })
     const log = readFileSync(journal)
     await source[Symbol.asyncDispose]()
 
     const fromSnapshot = await createMemoryTransactionSource(folder)
-    expect(await fromSnapshot.actions({ limit: 10 })).toEqual(written)
+    expect(await readActions(fromSnapshot, { limit: 10 })).toEqual(written)
     await fromSnapshot[Symbol.asyncDispose]()
     await rm(snapshot)
     writeFileSync(journal, log)
     await using fromJournal = await createMemoryTransactionSource(folder)
-    expect(await fromJournal.actions({ limit: 10 })).toEqual(written)
+    expect(await readActions(fromJournal, { limit: 10 })).toEqual(written)
     expect([...(await createPauseStore(fromJournal).paused()).keys()]).toEqual([process.name])
     await createPauseStore(fromJournal).setPaused(process.name, false, anAct)
-    expect((await fromJournal.actions({ limit: 10 })).map(({ ID }) => ID)).toEqual([5, 4, 3, 2, 1])
+    expect((await readActions(fromJournal, { limit: 10 })).map(({ ID }) => ID)).toEqual([
+      5, 4, 3, 2, 1,
+    ])
   })
 
   it('the in-memory transaction source opens a snapshot of a version that had no action log', async () => {
@@ -395,7 +401,7 @@ describe('the files of the in-memory transaction source', () => {
     delete state.actions
     await writeFile(snapshot, JSON.stringify({ ...file, state }))
     await using source = await createMemoryTransactionSource(folder)
-    expect(await source.actions({ limit: 10 })).toEqual([])
+    expect(await readActions(source, { limit: 10 })).toEqual([])
   })
 
   it('the in-memory transaction source opens a snapshot of a version whose runs had no tags and were never purged', async () => {
@@ -588,10 +594,12 @@ describe('the files of the in-memory transaction source', () => {
   it('the in-memory transaction source undoes a change in memory if it cannot write the change to disk', async () => {
     const module = new URL('./transaction-source.ts', import.meta.url).href
     const search = new URL('../../../test-support/search.ts', import.meta.url).href
+    const action = new URL('../../run/action.ts', import.meta.url).href
     const script = `
       process.on('SIGXFSZ', () => {}) // ignored, so that the write fails with EFBIG instead of ending the OS process
       const { createMemoryTransactionSource } = await import('${module}')
       const { aSearch } = await import('${search}')
+      const { readActions } = await import('${action}')
       const source = await createMemoryTransactionSource(${JSON.stringify(folder)})
       const outline = { name: 'OrderProcess', steps: ['order'] }
       const acknowledged = []
@@ -601,7 +609,7 @@ describe('the files of the in-memory transaction source', () => {
           .then(() => acknowledged.push('id-' + n), (error) => refused.push(error.code))
       const { runs } = await source.search(${JSON.stringify(aSearch('OrderProcess'))})
       const listed = runs.map((run) => run.TransactionID)
-      const recorded = (await source.actions({ limit: 500 })).map((action) => action.TransactionID)
+      const recorded = (await readActions(source, { limit: 500 })).map((action) => action.TransactionID)
       console.log(JSON.stringify({ acknowledged, refused, listed, recorded }))
       process.exit()`
     const child = spawn('sh', [

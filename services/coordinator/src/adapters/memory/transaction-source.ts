@@ -39,7 +39,6 @@ import { isWaitingForSlot } from '../../run/slots.ts'
 import * as transitions from '../../run/transitions.ts'
 import type { StoredRun, Times } from '../../run/transitions.ts'
 import { auditRuns } from './audit.ts'
-import { createMemoryDeadLetters } from './dead-letters.ts'
 import { createMemoryErasures, createMemoryRetention } from './retention.ts'
 import { createMemoryExports, runReader, searchRuns } from './read-runs.ts'
 import { copiedFamilies, createMemoryFamilies, resumedFamilies } from './families.ts'
@@ -123,7 +122,7 @@ export async function createMemoryTransactionSource(
     act: Act,
     { outcome = 'done', ...and }: { outcome?: string; records?: RecordChange[] } = {},
   ): Promise<Run> => {
-    const action = log.next(entryOf(kind, act, run.header, { now: now(), outcome }))
+    const action = log.next(entryOf(kind, act, run.header, outcome))
     return commitRun(run, { action, ...and })
   }
   async function commitRuns(changed: readonly StoredRun[]): Promise<Run[]> {
@@ -324,7 +323,7 @@ export async function createMemoryTransactionSource(
       const item = items.find(({ StepName }) => StepName === place.place) ?? null
       const hasMoved = header.Version !== stored.header.Version
       if (received !== null) {
-        const action = log.next(entryOf('signal', act, header, { now: now() }))
+        const action = log.next(entryOf('signal', act, header))
         await commit({ ...(hasMoved ? withWebhooks(received) : { run: received }), action })
       }
       return { isAccepted: received !== null, hasMoved, run: header, item }
@@ -363,22 +362,12 @@ export async function createMemoryTransactionSource(
     records: (kind) => memoryRecords(store, now, kind),
     compact: () => store.compact(),
     ...createMemoryTargetCalls(now),
-    async recordWithoutChange({ kind, act, Outcome: outcome, ...what }) {
-      const { Process, TransactionID } = what
-      const stored = TransactionID === null ? undefined : table.find(Process, TransactionID, null)
-      const Realm = stored?.header.Realm ?? null
-      const action = log.next(entryOf(kind, act, { ...what, Realm }, { now: now(), outcome }))
-      await commit({ action })
-    },
-    actions: async (filter) => log.list(filter),
-
     async audit(processes) {
       const rows = store.records.rows(PROCESSES.table).map(([, row]) => row as ProcessRow)
       return auditRuns(table.all(), processes, pausesOf(rows), now())
     },
 
     ...webhooks,
-    ...createMemoryDeadLetters(store, now),
     ...createMemoryRetention(store, now),
     ...createMemoryExports(table),
 

@@ -5,12 +5,7 @@
 import { WEBHOOK_PROCESS, WEBHOOK_STEP } from '@integration-host/shared/contracts/events'
 import type { Run } from '../../run/run.ts'
 import { isOver } from '../../run/status.ts'
-import type {
-  NewWebhook,
-  TransactionSource,
-  WebhookBacklog,
-  WebhooksOf,
-} from '../../run/transaction-source.ts'
+import type { NewWebhook, TransactionSource, WebhooksOf } from '../../run/transaction-source.ts'
 import { queued, type StoredRun, type Times } from '../../run/transitions.ts'
 import { keyOf, type RecordChange } from './records.ts'
 import type { MemoryStore } from './store.ts'
@@ -86,7 +81,7 @@ export function createMemoryWebhooks(
     return { over, next }
   }
 
-  const members: Pick<TransactionSource, 'addWebhooks' | 'startWebhooks' | 'webhookBacklog'> = {
+  const members: Pick<TransactionSource, 'addWebhooks' | 'startWebhooks'> = {
     async addWebhooks(webhooks) {
       const rows = added(webhooks)
       if (rows.length > 0) await commit({ records: rows })
@@ -103,19 +98,6 @@ export function createMemoryWebhooks(
         ...started.map((run) => ({ run })),
       )
       return { runs: started.map(({ header }) => header), hasMore: next.length > limit }
-    },
-    async webhookBacklog() {
-      const { now } = times()
-      const receivers = new Map<string, WebhookBacklog>()
-      for (const { Receiver: receiver, At } of storedWebhooks(store)) {
-        const { waiting = 0, oldestMs = 0 } = receivers.get(receiver) ?? {}
-        receivers.set(receiver, {
-          receiver,
-          waiting: waiting + 1,
-          oldestMs: Math.max(oldestMs, now - Date.parse(At)),
-        })
-      }
-      return [...receivers.values()]
     },
   }
   return {

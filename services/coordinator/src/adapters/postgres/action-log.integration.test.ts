@@ -5,7 +5,9 @@ import { createDatabase, type TestDatabase } from '@integration-host/postgres/te
 import { openPostgresSource } from '../../../test-support/postgres-source.ts'
 import { createPauseStore } from '../../run/pause.ts'
 import type { TransactionSource } from '../../run/transaction-source.ts'
-import { listActions } from './statements/actions.ts'
+import { type ActionFilter, readActions } from '../../run/action.ts'
+import type { PostgresConnection } from '@integration-host/postgres/connection'
+import { postgresRecords } from './records.ts'
 
 const outline = { name: 'OrderProcess', steps: ['order'] as [string, ...string[]] }
 
@@ -26,20 +28,26 @@ interface Plan {
   readonly Plans?: readonly Plan[]
 }
 
-/** Runs the statement of `listActions` under EXPLAIN ANALYZE. Returns how many entries the statement reads. */
-async function entriesRead(filter: Parameters<typeof listActions>[1]): Promise<number> {
-  const explaining = (strings: TemplateStringsArray, ...values: never[]) => {
-    if (!strings[0]?.trimStart().startsWith('select')) return database.sql(strings, ...values)
-    const texts = [`explain (analyze, format json) ${strings[0]}`, ...strings.slice(1)]
-    return database.sql(Object.assign(texts, { raw: texts }), ...values)
+/** Reads the action log under EXPLAIN ANALYZE. Returns how many entries the statement reads. */
+async function entriesRead(filter: ActionFilter): Promise<number> {
+  let explained: Plan | undefined
+  const explaining = async (text: string, values: never[]) => {
+    const [row] = await database.sql.unsafe<{ 'QUERY PLAN': [{ Plan: Plan }] }[]>(
+      `explain (analyze, format json) ${text}`,
+      values,
+    )
+    explained = row?.['QUERY PLAN'][0].Plan
+    return []
   }
-  const rows: unknown = await listActions(explaining as unknown as postgres.Sql, filter)
-  const [{ 'QUERY PLAN': explained }] = rows as [{ 'QUERY PLAN': [{ Plan: Plan }] }]
+  const connection: Pick<PostgresConnection, 'run'> = {
+    run: (work) => work({ unsafe: explaining } as unknown as postgres.Sql),
+  }
+  await readActions({ records: (kind) => postgresRecords(connection, kind) }, filter)
   const read = ({ Plans = [], ...plan }: Plan): number =>
     Plans.length === 0
       ? plan['Actual Rows'] + (plan['Rows Removed by Filter'] ?? 0)
       : Plans.map(read).reduce((sum, count) => sum + count, 0)
-  return read(explained[0].Plan)
+  return explained === undefined ? NaN : read(explained)
 }
 
 describe('a large action log in PostgreSQL', () => {
@@ -49,7 +57,7 @@ describe('a large action log in PostgreSQL', () => {
     await database.sql`
       insert into "Order_Action" ("KeyID", "Action", "Process", "TransactionID", "ReplayID", "Outcome")
       select 'erp', 'queue', 'OrderProcess', 'bulk ' || n, 0, 'done' from generate_series(1, 50000) n`
-    const [oldest] = await source.actions({ limit: 1, process: 'RareProcess' })
+    const [oldest] = await readActions(source, { limit: 1, process: 'RareProcess' })
     const before = (oldest?.ID ?? 0) + 25_000
     await database.sql`analyze "Order_Action"` // in production, autovacuum does this
     const limit = 50

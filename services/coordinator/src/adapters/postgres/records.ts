@@ -1,23 +1,51 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { RecordKind, Records } from '../../records/records.ts'
+import type { NewAction, RecordKind, Records } from '../../records/records.ts'
+import { ACTIONS } from '../../run/action.ts'
 import type { PostgresConnection } from '@integration-host/postgres/connection'
 
 /** Returns a list of quoted names of columns. The names come from this code, never from a request. */
-const listOf = (names: readonly string[]): string => names.map((name) => `"${name}"`).join(', ')
+const listOf = (names: readonly string[], row = ''): string =>
+  names.map((name) => `${row}"${name}"`).join(', ')
 
 /** The columns of an entry of the action log. The database adds `ID` and `At`. */
-const ACTION = listOf([
-  'KeyID',
-  'Person',
-  'Action',
-  'Process',
-  'TransactionID',
-  'ReplayID',
-  'Realm',
-  'Reason',
-  'Outcome',
-  'OperationID',
-])
+const ACTION = listOf(ACTIONS.columns.filter((name) => name !== 'ID' && name !== 'At'))
+
+/** 640 MB on the disk. */
+const CAPACITY = 10_000
+
+/** The parameters of a statement. */
+type Values = (string | number)[]
+
+/** Adds a parameter, and returns its name. */
+const given = (values: Values, value: unknown): string => `$${values.push(value as string)}`
+
+/** Returns the condition that a filter of the rows `t` stands for. */
+function conditionOf(where: object, values: Values): string {
+  const conditions = Object.entries(where).map(([name, value]: [string, unknown]) => {
+    const column = `t."${name}"`
+    if (value === undefined) return 'true'
+    if (value === null) return `${column} is null`
+    if (typeof value !== 'object') return `${column} = ${given(values, value)}`
+    if ('in' in value) {
+      const list = (value.in as readonly unknown[]).map((one) => given(values, one))
+      return `${column} in (${list.join(', ')})`
+    }
+    const { from = '-infinity', until = 'infinity' } = value as { from?: string; until?: string }
+    return `${column} >= ${given(values, from)} and ${column} < ${given(values, until)}`
+  })
+  return ['true', ...conditions].join(' and ')
+}
+
+/** Returns a row as JSON. PostgreSQL reads bytes in hexadecimal. */
+const jsonOf = (row: object): string =>
+  JSON.stringify(
+    Object.fromEntries(
+      Object.entries(row).map(([name, value]: [string, unknown]) => [
+        name,
+        Buffer.isBuffer(value) ? `\\x${value.toString('hex')}` : value,
+      ]),
+    ),
+  )
 
 /**
  * The rows of a table in PostgreSQL. The version of a row is its `xmin`, the id of the database transaction that has
@@ -26,96 +54,125 @@ const ACTION = listOf([
  */
 export function postgresRecords<Row extends object>(
   { run }: Pick<PostgresConnection, 'run'>,
-  { table, key, prefix, short }: RecordKind<Row>,
+  { table, key, prefix, short, isNumbered, columns, bytes }: RecordKind<Row>,
 ): Records<Row> {
   const versions = new WeakMap<object, string>()
-  const withVersions = (found: readonly ({ xmin: string } & Row)[]): readonly Row[] =>
-    found.map(({ xmin, ...columns }) => {
+  const execute = <Found extends object>(statement: string, values: Values): Promise<Found[]> =>
+    run((sql) => sql.unsafe<Found[]>(statement, values, { prepare: true }))
+
+  const columnOf = (name: string): string => {
+    if (name === bytes?.column) return `substring(t."${name}" for ${bytes.limit}) as "${name}"`
+    return name === 'ID' && isNumbered ? 't."ID"::float8' : `t."${name}"`
+  }
+  const whole = { list: columns?.map(columnOf).join(', ') ?? 't.*', from: `"${table}" t` }
+  /** The rows whose long column is shortened. */
+  const shortened =
+    short === undefined
+      ? whole
+      : {
+          list: 'r.*',
+          from: `"${table}" t
+            cross join lateral jsonb_populate_record(t, jsonb_build_object('${short.column}',
+              (t."${short.column}" - '${short.list}') || jsonb_build_object('${short.count}',
+                jsonb_array_length(t."${short.column}" -> '${short.list}')))) r`,
+        }
+  async function read({ list, from }: typeof whole, rest: string, values: Values) {
+    const statement = `select ${list}, t.xmin::text from ${from} ${rest}`
+    const found = await execute<{ xmin: string } & Row>(statement, values)
+    return found.map(({ xmin, ...columns }) => {
       const row = columns as unknown as Row
       versions.set(row, xmin)
       return row
     })
-  /** The rows whose long column is shortened. */
-  const shortened =
-    short === undefined
-      ? `(select *, xmin::text as xmin from "${table}") r`
-      : `(select r.*, t.xmin::text as xmin from "${table}" t
-          cross join lateral jsonb_populate_record(t, jsonb_build_object('${short.column}',
-            (t."${short.column}" - '${short.list}') || jsonb_build_object('${short.count}',
-              jsonb_array_length(t."${short.column}" -> '${short.list}')))) r) r`
+  }
+
+  /** Executes a change, and records the action if a row has changed. Returns the number of changed rows. */
+  async function commit(change: string, values: Values, action?: NewAction): Promise<number> {
+    const entry = given(values, JSON.stringify(action ?? {}))
+    const [result] = await execute<{ count: number }>(
+      `with changed as (${change}), recorded as (
+         insert into "Order_Action" (${ACTION})
+         select ${ACTION} from jsonb_populate_record(null::"Order_Action", ${entry}::text::jsonb)
+         where "KeyID" is not null and exists (select from changed))
+       select count(*)::int as count from changed`,
+      values,
+    )
+    return result?.count ?? 0
+  }
+
   return {
-    now: () =>
-      run(async (sql) => {
-        const [clock] = await sql<[{ ms: number }]>`
-          select floor(extract(epoch from clock_timestamp()) * 1000)::float8 as ms`
-        return clock.ms
-      }),
+    capacity: CAPACITY,
 
-    rows: (...values) =>
-      run(async (sql) => {
-        const wanted = values.map((_, n) => `and "${key[n]}" = $${n + 1}`)
-        if (prefix !== undefined) wanted.push(`and "${key[0]}" ^@ $${values.length + 1}`)
-        const found = await sql.unsafe<({ xmin: string } & Row)[]>(
-          `select *, xmin::text as xmin from "${table}" where true ${wanted.join(' ')} order by ${listOf(key)}`,
-          [...values, ...(prefix === undefined ? [] : [prefix])],
-          { prepare: true },
-        )
-        return withVersions(found)
-      }),
+    async now() {
+      const [clock] = await execute<{ ms: number }>(
+        'select floor(extract(epoch from clock_timestamp()) * 1000)::float8 as ms',
+        [],
+      )
+      return clock?.ms ?? NaN
+    },
 
-    page: ({ where = {}, by, isNewestFirst = false, after, limit }) =>
-      run(async (sql) => {
-        const values: (string | number)[] = []
-        const given = (value: unknown): string => `$${values.push(value as string)}`
-        const wanted = Object.entries(where).map(([name, value]) =>
-          value === null ? `and "${name}" is null` : `and "${name}" = ${given(value)}`,
-        )
-        if (after !== undefined)
-          wanted.push(
-            `and (${listOf(by)}) ${isNewestFirst ? '<' : '>'} (${after.map(given).join(', ')})`,
-          )
-        const order = by.map((name) => `"${name}" ${isNewestFirst ? 'desc' : 'asc'}`).join(', ')
-        return withVersions(
-          await sql.unsafe<({ xmin: string } & Row)[]>(
-            `select * from ${shortened} where true ${wanted.join(' ')} order by ${order} limit ${limit}`,
-            values,
-            { prepare: true },
-          ),
-        )
-      }),
+    async rows(...wanted) {
+      const values: Values = []
+      const where = Object.fromEntries(wanted.map((value, n) => [key[n], value]))
+      const begins = prefix === undefined ? '' : `and t."${key[0]}" ^@ ${given(values, prefix)}`
+      const isWanted = conditionOf(where, values)
+      return read(whole, `where ${isWanted} ${begins} order by ${listOf(key, 't.')}`, values)
+    },
 
-    replace: (before, after, action) =>
-      run(async (sql) => {
-        const row = after ?? before
-        if (row === undefined) return true
-        // The columns that a later release has added keep their values.
-        const isChanged = (name: string): boolean =>
-          before === undefined ||
-          !isDeepStrictEqual(before[name as keyof Row], row[name as keyof Row])
-        const changes = Object.keys(row).filter(isChanged)
-        const columns = listOf(changes.length === 0 ? key : changes)
-        const given = `from jsonb_populate_record(null::"${table}", $1::text::jsonb)`
-        const isSame = `(${listOf(key)}) = (select ${listOf(key)} ${given}) and xmin = $3::text::xid`
-        const change =
-          before === undefined
-            ? `insert into "${table}" (${columns}) select ${columns} ${given} on conflict do nothing`
-            : after === undefined
-              ? `delete from "${table}" where ${isSame}`
-              : `update "${table}" set (${columns}) = (select ${columns} ${given}) where ${isSame}`
-        const rows = await sql.unsafe(
-          `with changed as (${change} returning 1), recorded as (
-             insert into "Order_Action" (${ACTION})
-             select ${ACTION} from jsonb_populate_record(null::"Order_Action", $2::text::jsonb), changed
-             where "KeyID" is not null)
-           select 1 from changed`,
-          [
-            JSON.stringify(row),
-            JSON.stringify(action ?? {}),
-            ...(before === undefined ? [] : [versions.get(before) ?? '0']),
-          ],
-          { prepare: true },
-        )
-        return rows.length > 0
-      }),
+    async page({ where = {}, by, isNewestFirst = false, after, limit }) {
+      const values: Values = []
+      const [sign, order] = isNewestFirst ? ['<', 'desc'] : ['>', 'asc']
+      const position = after?.map((value) => given(values, value)).join(', ')
+      const isLater =
+        position === undefined ? '' : `and (${listOf(by, 't.')}) ${sign} (${position})`
+      const ordered = by.map((name) => `t."${name}" ${order}`).join(', ')
+      const isWanted = conditionOf(where, values)
+      const rest = `where ${isWanted} ${isLater} order by ${ordered} limit ${given(values, limit)}`
+      return read(shortened, rest, values)
+    },
+
+    async count({ where = {}, by, oldest }) {
+      const values: Values = []
+      const groups = listOf(by, 't.')
+      return execute(
+        `select ${groups}, count(*)::int as "Count"
+           ${oldest === undefined ? '' : `, min(t."${oldest}") as "Oldest"`}
+         from "${table}" t where ${conditionOf(where, values)} group by ${groups} order by ${groups}`,
+        values,
+      )
+    },
+
+    async replace(before, after, action) {
+      const row = after ?? before
+      if (row === undefined) return (await commit('select', [], action)) > 0
+      // The columns that a later release has added keep their values.
+      const isChanged = (name: string): boolean =>
+        before === undefined ||
+        !isDeepStrictEqual(before[name as keyof Row], row[name as keyof Row])
+      const changes = Object.keys(row).filter(isChanged)
+      const changed = listOf(changes.length === 0 ? key : changes)
+      const values: Values = [jsonOf(row)]
+      const given = `from jsonb_populate_record(null::"${table}", $1::text::jsonb)`
+      if (before !== undefined) values.push(versions.get(before) ?? '0')
+      const isSame = `(${listOf(key)}) = (select ${listOf(key)} ${given}) and xmin = $2::text::xid`
+      const change =
+        before === undefined
+          ? `insert into "${table}" (${changed}) select ${changed} ${given} on conflict do nothing`
+          : after === undefined
+            ? `delete from "${table}" where ${isSame}`
+            : `update "${table}" set (${changed}) = (select ${changed} ${given}) where ${isSame}`
+      return (await commit(`${change} returning 1`, values, action)) > 0
+    },
+
+    async remove({ where, by, limit }, action) {
+      const values: Values = []
+      const chosen = `where ${conditionOf(where, values)}`
+      const some =
+        by === undefined || limit === undefined
+          ? chosen
+          : `where (${listOf(key, 't.')}) in (select ${listOf(key, 't.')} from "${table}" t ${chosen}
+               order by ${listOf(by, 't.')} limit ${given(values, limit)})`
+      return commit(`delete from "${table}" t ${some} returning 1`, values, action)
+    },
   }
 }

@@ -13,7 +13,7 @@ import { contractTimes, type MovableSource } from '../../../test-support/movable
 import { aSearch } from '../../../test-support/search.ts'
 import { actionLogContract } from '../../run/action-log.contract.ts'
 import { auditContract } from '../../run/audit.contract.ts'
-import { deadLetterContract } from '../../run/dead-letter.contract.ts'
+import { deadLetterContract } from '../../dead-letter/dead-letter-store.contract.ts'
 import { erasureContract } from '../../run/erasure.contract.ts'
 import { runDetailContract } from '../../run/run-detail.contract.ts'
 import { operationsContract } from '../../bulk/bulk-operation.contract.ts'
@@ -50,6 +50,7 @@ import { subscriptionsContract } from '../../change/subscriptions.contract.ts'
 import { targetCallsContract } from '../../run/target-calls.contract.ts'
 import { connectPostgres } from './connection.ts'
 import { createPostgresTransactionSource } from './transaction-source.ts'
+import { webhookBacklog } from '../../webhook/webhook-backlog.ts'
 
 const logger = createLogger('test', 'silent')
 const outline = { name: 'OrderProcess', steps: ['order', 'report'] as [string, ...string[]] }
@@ -798,7 +799,7 @@ describe('a claim whose webhook cannot be stored', () => {
     expect(await stored()).toEqual(before)
     text = 'valid'
     expect(await claim('taken over')).toMatchObject({ kind: 'claimed' })
-    expect(await source.webhookBacklog()).toMatchObject([{ receiver: 'one', waiting: 1 }])
+    expect(await webhookBacklog(source)).toMatchObject([{ receiver: 'one', waiting: 1 }])
   })
 })
 

@@ -12,7 +12,6 @@ import type postgres from 'postgres'
 import type { Transition } from '../../run/progress.ts'
 import type { Actor } from '../../run/action.ts'
 import { isDebounced } from '../../run/debounce.ts'
-import type { NewDeadLetter } from '../../run/dead-letter.ts'
 import type { SignalResult } from '../../run/events.ts'
 import type { ClaimedRun, Run } from '../../run/run.ts'
 import type { SlotRequest } from '../../run/slots.ts'
@@ -34,18 +33,11 @@ import {
   type WebhooksOf,
 } from '../../run/transaction-source.ts'
 import type { PostgresConnection } from '@integration-host/postgres/connection'
-import { listActions, recordWithoutChange } from './statements/actions.ts'
 import { postgresRecords } from './records.ts'
 import { auditTables } from './statements/audit.ts'
 import { claimRuns, claimWithSlots, renewLeases } from './statements/claim-runs.ts'
-import {
-  addDeadLetters,
-  countDeadLetters,
-  listDeadLetters,
-  removeDeadLetters,
-} from './statements/dead-letters.ts'
 import { enqueueRuns, reserveDelayed } from './statements/enqueue-runs.ts'
-import { checkEntries, countEntries, deleteEntries, newestEntries } from './statements/entries.ts'
+import { checkEntries, newestEntries } from './statements/entries.ts'
 import { enqueueDebounced } from './statements/enqueue-debounced.ts'
 import { erasableRuns, eraseRuns } from './statements/erase-runs.ts'
 import { settleWaits, type Signal, signalRun, signalWaiting } from './statements/events.ts'
@@ -77,7 +69,7 @@ import { searchRuns } from './statements/search-runs.ts'
 import { settleRun } from './statements/settle-run.ts'
 import { grantSlots } from './statements/slots.ts'
 import { coolDownTarget, releaseCalls, reserveCall } from './statements/target-calls.ts'
-import { addWebhooks, startWebhooks, webhookBacklog } from './statements/webhooks.ts'
+import { addWebhooks, startWebhooks } from './statements/webhooks.ts'
 
 export interface PostgresSourceOptions {
   /** The time in milliseconds after which the sweeper republishes a run that no worker has claimed. */
@@ -153,9 +145,6 @@ export function createPostgresTransactionSource(
   )
   const record = batched<{ lease: Lease; transition: Transition }, RunState | null>((outcomes) =>
     run((sql) => recordOutcomes(sql, outcomes, { ...times, webhooksOf })),
-  )
-  const addDeadLetter = batched<NewDeadLetter, void>((letters) =>
-    run((sql) => addDeadLetters(sql, letters)),
   )
   /** Makes a change and stores the webhooks of the changed runs, in one database transaction. */
   const announcing = <Result extends readonly Run[] | Run | null>(
@@ -252,16 +241,9 @@ export function createPostgresTransactionSource(
     erase: (runs, act) => run((sql) => sql.begin((tx) => eraseRuns(tx, runs, act))),
     outdatedPayloads: (keyId, page) => run((sql) => outdatedPayloads(sql, keyId, page)),
     replacePayloads: (payloads) => run((sql) => sql.begin((tx) => replacePayloads(tx, payloads))),
-    recordWithoutChange: (action) => run((sql) => recordWithoutChange(sql, action)),
-    actions: (filter) => run((sql) => listActions(sql, filter)),
     audit: (processes) => run((sql) => sql.begin(AUDIT_MODE, (tx) => auditTables(tx, processes))),
     addWebhooks: (webhooks) => run((sql) => addWebhooks(sql, webhooks)),
     startWebhooks: (limit) => run((sql) => startWebhooks(sql, limit, times)),
-    webhookBacklog: () => run(webhookBacklog),
-    addDeadLetter,
-    deadLetters: (process, filter) => run((sql) => listDeadLetters(sql, process, filter)),
-    deadLetterCounts: () => run(countDeadLetters),
-    removeDeadLetters: (...what) => run((sql) => removeDeadLetters(sql, ...what)),
     exportPage: (range, after, limit) => run((sql) => exportPage(sql, range, after, limit)),
     purgeable: (policy, after, limit) => run((sql) => purgeable(sql, policy, after, limit)),
     purge: (policy, runs) => run((sql) => purgeRuns(sql, policy, runs)),
@@ -271,8 +253,6 @@ export function createPostgresTransactionSource(
     async checkEntries(checks) {
       if (checks.length > 0) await run((sql) => checkEntries(sql, checks))
     },
-    countEntries: (which) => run((sql) => countEntries(sql, which)),
-    deleteEntries: (which) => run((sql) => deleteEntries(sql, which)),
     records: (kind) => postgresRecords(connection, kind),
     compact: async () => {},
     reserveCall: (request) => run((sql) => reserveCall(sql, request)),

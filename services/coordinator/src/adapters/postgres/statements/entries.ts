@@ -1,13 +1,5 @@
 import type postgres from 'postgres'
-import type {
-  BookObjectId,
-  CountedEntries,
-  DeletedEntries,
-  EntryCheck,
-  EntryCount,
-  EntryRow,
-  NewEntry,
-} from '../../../entry/book-entry.ts'
+import type { BookObjectId, EntryCheck, EntryRow, NewEntry } from '../../../entry/book-entry.ts'
 
 type Sql = postgres.Sql | postgres.TransactionSql
 
@@ -86,41 +78,4 @@ export async function checkEntries(
     update "Book_Entry" b set "State" = c."State", "Changed" = nullif(c."Changed", 'null'),
       "CheckedAt" = date_trunc('milliseconds', now())
     from given c join locked using ("EntryID") where b."EntryID" = c."EntryID"`
-}
-
-export const countEntries = (
-  sql: postgres.Sql,
-  which: CountedEntries,
-): Promise<readonly EntryCount[]> => sql<EntryCount[]>`
-  select "State", "Entity", count(*)::int as "Count" from "Book_Entry"
-  where ${
-    'realm' in which
-      ? sql`"Realm" = ${which.realm} and "State" <> 'Superseded'
-          and "RecordedAt" >= ${which.since ?? '-infinity'}::timestamptz
-          and "RecordedAt" < ${which.until ?? 'infinity'}::timestamptz`
-      : sql`"State" in ('ChangedOutside', 'Voided', 'Deleted', 'Missing')
-          and "CheckedAt" >= now() - ${which.checkedSinceMs} * interval '1 ms'`
-  }
-  group by 1, 2 order by 1, 2`
-
-/** Old entries and marks are found in the order of the indexes `Book_Entry_newest` and `Book_Mark_sent`. */
-export async function deleteEntries(sql: postgres.Sql, which: DeletedEntries): Promise<number> {
-  const isOld = (column: 'RecordedAt' | 'SentAt', olderThanMs: number) =>
-    sql`${sql(column)} < now() - ${olderThanMs} * interval '1 ms'`
-  const [isEntry, isMark] =
-    'realm' in which
-      ? [sql`"Realm" = ${which.realm}`, sql`"Realm" = ${which.realm}`]
-      : [
-          sql`"EntryID" in (
-            select "EntryID" from "Book_Entry" where ${isOld('RecordedAt', which.olderThanMs)}
-            order by "RecordedAt", "EntryID" limit ${which.limit})`,
-          sql`("Realm", "Entity", "Field", "Value") in (
-            select "Realm", "Entity", "Field", "Value" from "Book_Mark"
-            where ${isOld('SentAt', which.olderThanMs)} order by "SentAt" limit ${which.limit})`,
-        ]
-  const [row] = await sql<{ count: number }[]>`
-    with gone as (delete from "Book_Entry" where ${isEntry} returning 1),
-    marks as (delete from "Book_Mark" where ${isMark} returning 1)
-    select (select count(*) from gone)::int + (select count(*) from marks)::int as count`
-  return row?.count ?? 0
 }

@@ -1,10 +1,6 @@
 import { WEBHOOK_PROCESS, WEBHOOK_STEP } from '@integration-host/shared/contracts/events'
 import type postgres from 'postgres'
-import type {
-  NewWebhook,
-  StartedWebhooks,
-  WebhookBacklog,
-} from '../../../run/transaction-source.ts'
+import type { NewWebhook, StartedWebhooks } from '../../../run/transaction-source.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
 type Sql = postgres.Sql | postgres.TransactionSql
@@ -97,12 +93,4 @@ export async function startWebhooks(
     on conflict do nothing
     returning *`
   return { runs: rows.map(runOf), hasMore: count > 0 || rows.length === limit }
-}
-
-/** Returns the number of undelivered webhooks for each receiver, and the age of the oldest event. */
-export async function webhookBacklog(sql: postgres.Sql): Promise<readonly WebhookBacklog[]> {
-  return sql<WebhookBacklog[]>`
-    select "Receiver" as receiver, count(*)::int as waiting,
-      (extract(epoch from now() - min("At")) * 1000)::float8 as "oldestMs"
-    from "Order_Webhook" group by "Receiver"`
 }
