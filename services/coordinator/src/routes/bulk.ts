@@ -133,15 +133,15 @@ function* ndjsonLines(text: string): Generator<string> {
 }
 
 /**
- * Checks the size and the number of entries of a line before it is parsed.
+ * Checks the size of a line before it is parsed, and reports the limit of JSON that it exceeds.
  *
  * @throws {IntegrationError} if an element of an array is not JSON, because the whole body then is not an array.
  */
 function lineOf(text: string, isElement: boolean): Line {
   if (Buffer.byteLength(text) > MAX_TRANSACTION_BYTES) return { id: null, errors: [TOO_LARGE] }
-  const excess = jsonExcess(text)
-  if (excess !== null) return { id: null, errors: [`line: ${excess}`] }
   const value = parseClientJson(text)
+  const excess = value === undefined ? jsonExcess(text) : null
+  if (excess !== null) return { id: null, errors: [`line: ${excess}`] }
   if (isElement && value === undefined)
     throw new IntegrationError('invalid_request', 'the body must be an array of transactions')
   const checked = checkedQueueable(value, 'line')

@@ -11,12 +11,8 @@ import {
 } from '@integration-host/shared/http/request'
 import { onResponseClosed, rawJson } from '@integration-host/shared/http/without-web-streams'
 import { headerParameter } from '@integration-host/shared/http/openapi'
-import {
-  jsonResponse,
-  problems,
-  requireJsonLimits,
-  validate,
-} from '@integration-host/shared/http/service-app'
+import { jsonResponse, problems, validate } from '@integration-host/shared/http/service-app'
+import { jsonExcess } from '@integration-host/shared/json'
 import { type Context, Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
 import type { z } from 'zod'
@@ -350,9 +346,9 @@ async function readTransaction(c: Context): Promise<QueueTransaction> {
   if (type !== 'application/json')
     throw new IntegrationError('unsupported_media_type', 'send application/json')
   const text = utf8Of(await c.req.arrayBuffer())
-  requireJsonLimits(text)
   const body = parseClientJson(text)
-  if (body === undefined) throw new IntegrationError('invalid_request', 'the body is not JSON')
+  if (body === undefined)
+    throw new IntegrationError('invalid_request', jsonExcess(text) ?? 'the body is not JSON')
   const checked = checkedQueueable(body, 'the body')
   if ('transaction' in checked) return checked.transaction
   throw new IntegrationError('invalid_request', checked.problems.join('; '), {

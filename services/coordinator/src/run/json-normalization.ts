@@ -62,7 +62,8 @@ export function isPreservedAsJson(value: unknown): boolean {
 export function parseClientJson(text: string): unknown {
   // Most texts contain no number that could lose digits. Such texts are parsed without the reviver, because a reviver
   // makes parsing many times slower.
-  if (!MAY_LOSE_DIGITS.test(text) || jsonExcess(text) !== null) return parseJson(text)
+  if (!MAY_LOSE_DIGITS.test(text)) return parseJson(text)
+  if (jsonExcess(text) !== null) return undefined
   try {
     return JSON.parse(text, markLoss)
   } catch {

@@ -40,10 +40,13 @@ export function readObject(
   if (content.length === 0) return { reason: 'malformed: the message is empty' }
   const text = textOf(content)
   if (text === null) return { reason: 'malformed: the message is not UTF-8' }
-  const excess = jsonExcess(text)
-  if (excess !== null) return { reason: `invalid_request: ${excess}` }
   const value = parseClientJson(text)
-  if (value === undefined) return { reason: 'malformed: the message is not JSON' }
+  if (value === undefined) {
+    const excess = jsonExcess(text)
+    return {
+      reason: excess === null ? 'malformed: the message is not JSON' : `invalid_request: ${excess}`,
+    }
+  }
   const body = asObject(value)
   return body === null ? { reason: 'malformed: the message is not a JSON object' } : { body }
 }

@@ -47,7 +47,7 @@ export const acceptsOnlyJson = (accept: string | undefined): boolean =>
 
 /** Whether a text is JSON. A text that is too large to be parsed counts as JSON: no page has so many commas. */
 const mayBeJson = (text: string): boolean =>
-  jsonExcess(text, DOCUMENT_LIMITS) !== null || parseJson(text, DOCUMENT_LIMITS) !== undefined
+  parseJson(text, DOCUMENT_LIMITS) !== undefined || jsonExcess(text, DOCUMENT_LIMITS) !== null
 
 /** The number of characters in which the beginning of an HTML page is looked for. */
 const BEGINNING = 1_000
