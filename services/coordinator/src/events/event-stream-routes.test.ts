@@ -3,7 +3,7 @@ import { afterThisTurn } from '@integration-host/shared/batching'
 import type { TransactionEvent } from '@integration-host/shared/contracts/events'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { transactionEvent } from '../../test-support/transaction-event.ts'
-import { createTransitionFeed, eventId } from './transition-feed.ts'
+import { createTransitionFeed, eventId } from './transaction-events.ts'
 import {
   COALESCE_MS,
   createEventStreams,

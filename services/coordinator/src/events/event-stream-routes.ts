@@ -27,7 +27,7 @@ import type {
   TransactionEvent,
 } from '@integration-host/shared/contracts/events'
 import { isOver } from '../run/status.ts'
-import { eventId, type TransitionFeed } from './transition-feed.ts'
+import { eventId, type TransitionFeed } from './transaction-events.ts'
 import { newestOfEachRun } from '../routes/newest-of-each-run.ts'
 
 /** The part of Node's ServerResponse that a stream uses. */

@@ -11,7 +11,7 @@ import { defineProcess } from '../step/define-process.ts'
 import type { Step } from '../step/step.ts'
 import type { QueueResult } from '../run/transaction-source.ts'
 import type { Run } from '../run/run.ts'
-import { createTransitionFeed } from '../events/transition-feed.ts'
+import { createTransitionFeed } from '../events/transaction-events.ts'
 import { createRunEnds, WAITING } from './run-ends.ts'
 
 /** For each transaction id, the function that lets its step complete. */

@@ -9,7 +9,7 @@ import { keyText, type Run, type RunKey } from '../run/run.ts'
 import { ONLY_RUN, type RunReader } from '../run/run-detail.ts'
 import { isOver } from '../run/status.ts'
 import type { QueueResult } from '../run/transaction-source.ts'
-import type { TransitionFeed } from '../events/transition-feed.ts'
+import type { TransitionFeed } from '../events/transaction-events.ts'
 
 export interface RunEndsDeps {
   readonly feed: Pick<TransitionFeed, 'watch'>

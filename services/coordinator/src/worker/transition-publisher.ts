@@ -8,7 +8,7 @@ import type { ProcessDefinition } from '../step/definition.ts'
 import type { RunState } from '../run/transaction-source.ts'
 import type { Lanes } from './lanes.ts'
 import type { StepQueue } from './step-queue.ts'
-import type { TransitionFeed } from '../events/transition-feed.ts'
+import type { TransitionFeed } from '../events/transaction-events.ts'
 
 /** A run after a transition. Without `Realm`, its messages go to the queues of the steps. */
 export type PublishedRun = RunState & { readonly Realm?: string | null }

@@ -1,7 +1,7 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/events'
 import { describe, expect, it } from 'vitest'
 import { transactionEvent } from '../../test-support/transaction-event.ts'
-import { createTransitionFeed, eventId } from './transition-feed.ts'
+import { createTransitionFeed, eventId } from './transaction-events.ts'
 
 const event = (TransactionID: string, atMs: number): TransactionEvent =>
   transactionEvent({
