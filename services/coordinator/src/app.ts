@@ -1,5 +1,9 @@
+import type { Caller } from '@integration-host/shared/access/caller'
+import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { PROBLEM_CONTENT } from '@integration-host/shared/http/openapi'
+import { problemResponse } from '@integration-host/shared/http/problem'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
+import type { Context } from 'hono'
 import type { AppDeps } from './core.ts'
 import { actionRoutes } from './routes/actions.ts'
 import { changesRoutes } from './change-feed/change-routes.ts'
@@ -14,7 +18,6 @@ import { erasureRoutes } from './erasure/erasure-routes.ts'
 import { eventRoutes } from './events/events-routes.ts'
 import { exportRoutes } from './routes/export.ts'
 import { integrityRoutes } from './routes/integrity.ts'
-import { respondWithKnownProcesses } from './routes/known-processes.ts'
 import { keyOperationRoutes } from './bulk/key-operation-routes.ts'
 import { operationRoutes } from './bulk/operation-routes.ts'
 import { processRoutes } from './routes/processes.ts'
@@ -65,3 +68,27 @@ export const createApp = (deps: AppDeps) =>
       app.route('/integrity', integrityRoutes(deps))
     },
   )
+
+const MAX_NAMES = 10
+
+/**
+ * Returns a function that adds the names of loaded processes to the response for an unknown process, because the
+ * requested name is often only misspelled. It adds only processes that the key may use.
+ */
+export const respondWithKnownProcesses =
+  (processes: ReadonlyMap<string, unknown>) =>
+  (c: Context, error: unknown): Response => {
+    if (!hasCode(error, 'process_not_found')) return problemResponse(c, error)
+    const caller = c.get('caller') as Caller | undefined
+    const names = [...processes.keys()].filter((name) => caller?.mayUseProcess(name))
+    return problemResponse(
+      c,
+      new IntegrationError(error.code, `${error.message}; ${loaded(names)}`, { cause: error }),
+    )
+  }
+
+function loaded(names: readonly string[]): string {
+  if (names.length === 0) return 'no process that this key may use is loaded'
+  const others = names.length - MAX_NAMES
+  return `loaded: ${names.slice(0, MAX_NAMES).join(', ')}${others > 0 ? ` and ${others} more` : ''}`
+}

@@ -75,7 +75,7 @@ const usable = [credentialRoutingKey('stored'), credentialRoutingKey('refreshed'
  * Calls `onUsable` for each credential that was stored or refreshed. If the returned promise rejects, the event is
  * delivered again.
  */
-export async function onCredentialUsable(
+async function onCredentialUsable(
   bus: MessageBus,
   tag: string,
   onUsable: (name: string) => Promise<void>,

@@ -14,14 +14,16 @@
  *     become runs, which wait like all runs of a paused process.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { batched } from '@integration-host/shared/batching'
+import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
+import type { Actor } from '../run/action.ts'
 import type { PauseStore } from '../run/pause.ts'
 import type { PausedNames } from './gate.ts'
 import type { RunActions, QueueOutcome } from './run-actions.ts'
 import { type Periodic, startPolling } from './polling.ts'
 import type { IntakeMessage, IntakeQueue } from './intake-queue.ts'
 import { createIntakeConsumers } from './intake-consumers.ts'
-import { createStartBatches, type StartRequest } from './start-batches.ts'
 import { ABORTED, type StoreRetry } from './store-retry.ts'
 
 /** How a message was handled. */
@@ -288,3 +290,47 @@ export function startMessageIntake<Ignored extends string = never>(
 type Handled<Ignored extends string> = QueueOutcome | Exclude<ReadMessage<Ignored>, StartRequest>
 
 const TRANSIENT = ['store_unavailable', 'token_service_unavailable'] as const
+
+interface StartRequest {
+  readonly transaction: QueueTransaction
+  /** The actor in the action log; `undefined` if the queued transaction is not recorded as an action. */
+  readonly by: Actor | undefined
+}
+
+/** The maximum number of transactions in a statement. 100 transactions of the maximum size have 25 MiB. */
+const MAX_BATCH = 100
+
+/**
+ * Returns a function that queues one transaction of a process. Transactions that wait at the same time and have the
+ * same actor are queued by one statement, because a statement for each transaction would be several times slower.
+ *
+ * If the store is unavailable, all transactions of the batch fail. After any other error, each transaction is queued
+ * separately, so that only the transaction that caused the error fails.
+ */
+function createStartBatches(
+  process: string,
+  queue: RunActions['queue'],
+): (request: StartRequest) => Promise<QueueOutcome> {
+  const inBatch = batched<StartRequest, QueueOutcome>(
+    async (requests) => {
+      const results = new Map<StartRequest, QueueOutcome>()
+      for (const [, ofActor] of Map.groupBy(requests, ({ by }) => by?.keyId)) {
+        const transactions = ofActor.map(({ transaction }) => transaction)
+        const outcomes = await queue(process, transactions, ofActor[0]?.by)
+        for (const [index, request] of ofActor.entries())
+          results.set(request, outcomes[index] as QueueOutcome) // the batch has one outcome for each transaction
+      }
+      return requests.map((request) => results.get(request) as QueueOutcome)
+    },
+    { maxSize: MAX_BATCH, retries: false },
+  )
+  return async (request) => {
+    try {
+      return await inBatch(request)
+    } catch (error) {
+      if (hasCode(error, 'store_unavailable')) throw error
+      const [outcome] = await queue(process, [request.transaction], request.by)
+      return outcome as QueueOutcome
+    }
+  }
+}

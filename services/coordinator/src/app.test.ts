@@ -2,7 +2,7 @@ import { Caller } from '@integration-host/shared/access/caller'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { Hono } from 'hono'
 import { describe, expect, it } from 'vitest'
-import { respondWithKnownProcesses } from './known-processes.ts'
+import { respondWithKnownProcesses } from './app.ts'
 
 /**
  * Returns the problem document of a request that fails with `error`. The key of the request may use the processes

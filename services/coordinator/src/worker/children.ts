@@ -1,4 +1,4 @@
-/** Starts the children of a run that has entered a place with a list, and undoes them (run/families.ts). */
+/** Starts the children of a run that has entered a place with a list, reads them, and undoes them (run/families.ts). */
 import { acceptedKey } from '../run/concurrency.ts'
 import { childId, childIdProblem, childPrefix } from '../run/child-id.ts'
 import {
@@ -7,14 +7,17 @@ import {
   CHILDREN_PER_PAGE,
   CHILDREN_TOO_DEEP,
   type ChildrenPage,
+  type Families,
   MAX_FAMILY_DEPTH,
   type NewChild,
   type StoredPage,
   type UndonePage,
 } from '../run/families.ts'
 import type { ChildItem, ChildList, StepOutcome } from '../run/progress.ts'
+import { type RunKey, runKey } from '../run/run.ts'
 import type { Claim } from '../run/transaction-source.ts'
 import { outlineOf, type ProcessDefinition } from '../step/definition.ts'
+import type { Child } from '../step/step.ts'
 
 export interface ChildrenStart {
   readonly page: ChildrenPage
@@ -116,4 +119,31 @@ function startOf(round: Claim['round']): number {
   const state: unknown = round?.state
   const at = typeof state === 'object' && state !== null && 'at' in state ? state.at : 0
   return typeof at === 'number' && Number.isSafeInteger(at) && at >= 0 ? at : 0
+}
+
+/** The number of children that are read at once. */
+const PAGE = 200
+
+/** Reads the children that a place of a run has started, in the order of the list. */
+export async function* readChildren(
+  source: Pick<Families, 'children'>,
+  run: RunKey,
+  place: string,
+): AsyncGenerator<Child, void, undefined> {
+  const key = { ...runKey(run), Place: place }
+  for (let after = -1; ;) {
+    const rows = await source.children(key, { after, limit: PAGE, withData: true })
+    for (const row of rows)
+      yield {
+        id: row.ItemID,
+        transactionId: row.TransactionID,
+        status: row.Status,
+        data: row.Data,
+        errorClass: row.ErrorClass,
+        error: row.LastError,
+      }
+    const last = rows.at(-1)
+    if (last === undefined || rows.length < PAGE) return
+    after = last.Item
+  }
 }
