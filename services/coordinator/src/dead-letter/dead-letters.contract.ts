@@ -325,9 +325,9 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       const host = await start({
         wrapSource: (source) => ({
           ...source,
-          records(kind) {
-            const records = source.records(kind)
-            if (kind.table !== LETTERS.table) return records
+          records(table) {
+            const records = source.records(table)
+            if (table.table !== LETTERS.table) return records
             return {
               ...records,
               async replace(before, after) {
@@ -367,7 +367,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       const host = await start({
         wrapSource: (source) => ({
           ...source,
-          records: (kind) => ({ ...source.records(kind), capacity: 5 }),
+          records: (table) => ({ ...source.records(table), capacity: 5 }),
         }),
       })
       for (let n = 0; n < 60; n += 1) await dead(host, { body: `${n}` })

@@ -85,10 +85,10 @@ export function recordsContract(name: string, open: () => Promise<TransactionSou
 
     it('rows are found by values, by one of several values, and by a range of a time', async () => {
       const at = (n: number) => `2026-11-0${n}T00:00:00.000Z`
-      for (const [n, name] of [...'abcde'].entries())
+      for (const [n, Name] of ['a', 'b', 'c', 'd', 'e'].entries())
         await records.replace(
           undefined,
-          row(name, { Reason: n < 2 ? null : name, LastAt: at(n + 1) }),
+          row(Name, { Reason: n < 2 ? null : Name, LastAt: at(n + 1) }),
         )
       await records.replace(undefined, row('never', { LastAt: null }))
       const names = async (where: RecordFilter<ScheduleRow>) =>
@@ -107,7 +107,7 @@ export function recordsContract(name: string, open: () => Promise<TransactionSou
         row('b', { NextAt: '2026-11-28T02:00:00.000Z' }),
         row('c', { Each: 'company' }),
       ]
-      for (const one of rows) await records.replace(undefined, one)
+      for (const added of rows) await records.replace(undefined, added)
       await records.replace(undefined, row('a', { Process: 'Order', Each: 'company' }))
       expect(await records.count({ by: ['Process', 'Each'] })).toEqual([
         { Process: 'Order', Each: 'company', Count: 1 },
@@ -122,7 +122,7 @@ export function recordsContract(name: string, open: () => Promise<TransactionSou
     })
 
     it('rows are removed with one entry of an action, all of them or the first ones', async () => {
-      for (const name of 'abcd') await records.replace(undefined, row(name))
+      for (const Name of 'abcd') await records.replace(undefined, row(Name))
       await records.replace(undefined, row('a', { Process: 'Order' }))
       const entry = entryOf('pause_schedule', anAct, { Process: 'OrderProcess' })
       const where = { Process: 'OrderProcess' }

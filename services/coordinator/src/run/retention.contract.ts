@@ -285,8 +285,8 @@ export function retentionContract(name: string, open: () => Promise<MovableSourc
     })
 
     it('purged runs do not count for the age of the oldest finished run of a process', async () => {
-      const oldestMs = async (name = process.name) =>
-        (await source.purgeable({ ...nothing, process: name }, FIRST_END, 1)).oldestMs
+      const oldestMs = async (of = process.name) =>
+        (await source.purgeable({ ...nothing, process: of }, FIRST_END, 1)).oldestMs
       expect(await oldestMs()).toBeNull()
       await completed('1')
       await source.advance(50)

@@ -79,8 +79,8 @@ export function postgresRecords<Row extends object>(
   async function read({ list, from }: typeof whole, rest: string, values: Values) {
     const statement = `select ${list}, t.xmin::text from ${from} ${rest}`
     const found = await execute<{ xmin: string } & Row>(statement, values)
-    return found.map(({ xmin, ...columns }) => {
-      const row = columns as unknown as Row
+    return found.map(({ xmin, ...stored }) => {
+      const row = stored as unknown as Row
       versions.set(row, xmin)
       return row
     })
@@ -113,7 +113,7 @@ export function postgresRecords<Row extends object>(
 
     async rows(...wanted) {
       const values: Values = []
-      const where = Object.fromEntries(wanted.map((value, n) => [key[n], value]))
+      const where = Object.fromEntries(wanted.map((value, n) => [key[n] ?? '', value] as const))
       const begins = prefix === undefined ? '' : `and t."${key[0]}" ^@ ${given(values, prefix)}`
       const isWanted = conditionOf(where, values)
       return read(whole, `where ${isWanted} ${begins} order by ${listOf(key, 't.')}`, values)
@@ -152,15 +152,15 @@ export function postgresRecords<Row extends object>(
       const changes = Object.keys(row).filter(isChanged)
       const changed = listOf(changes.length === 0 ? key : changes)
       const values: Values = [jsonOf(row)]
-      const given = `from jsonb_populate_record(null::"${table}", $1::text::jsonb)`
+      const fromRow = `from jsonb_populate_record(null::"${table}", $1::text::jsonb)`
       if (before !== undefined) values.push(versions.get(before) ?? '0')
-      const isSame = `(${listOf(key)}) = (select ${listOf(key)} ${given}) and xmin = $2::text::xid`
+      const isSame = `(${listOf(key)}) = (select ${listOf(key)} ${fromRow}) and xmin = $2::text::xid`
       const change =
         before === undefined
-          ? `insert into "${table}" (${changed}) select ${changed} ${given} on conflict do nothing`
+          ? `insert into "${table}" (${changed}) select ${changed} ${fromRow} on conflict do nothing`
           : after === undefined
             ? `delete from "${table}" where ${isSame}`
-            : `update "${table}" set (${changed}) = (select ${changed} ${given}) where ${isSame}`
+            : `update "${table}" set (${changed}) = (select ${changed} ${fromRow}) where ${isSame}`
       return (await commit(`${change} returning 1`, values, action)) > 0
     },
 
