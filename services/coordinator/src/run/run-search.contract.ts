@@ -207,7 +207,7 @@ export function runSearchContract(name: string, open: () => Promise<MovableSourc
       await queueAll()
       const counts = { Invoices: 1, OrderProcess: 3 }
       expect(await source.storedProcesses(() => true)).toEqual(new Map(Object.entries(counts)))
-      expect(await source.storedProcesses((name) => name === 'Invoices')).toEqual(
+      expect(await source.storedProcesses((one) => one === 'Invoices')).toEqual(
         new Map(Object.entries({ Invoices: 1, OrderProcess: null })),
       )
       expect(await source.storedProcesses()).toEqual(
