@@ -3,12 +3,11 @@ import type { RunPage } from '../run/run-search.ts'
 import { activeStatuses } from '../run/status.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import { REMOVAL_WEBHOOK } from './webhook.ts'
-import { type WebhookRow, WEBHOOKS } from './webhook-backlog.ts'
+import { WEBHOOKS } from './webhook-backlog.ts'
 
 const PAGE = 500
 
-const reportsRemoval = ({ TransactionID: id }: Pick<WebhookRow, 'TransactionID'>): boolean =>
-  id.startsWith(REMOVAL_WEBHOOK)
+const isDropped = (id: string): boolean => !id.startsWith(REMOVAL_WEBHOOK)
 
 /**
  * Deletes the undelivered webhooks of a company, except those that report the removal of its credential. Returns the ids
@@ -19,28 +18,22 @@ export async function dropWebhooks(
   realm: string,
 ): Promise<readonly string[]> {
   const webhooks = source.records(WEBHOOKS)
-  let rows: readonly WebhookRow[] = []
+  let after: readonly string[] | undefined
   do {
-    const after = rows.slice(-1).map(({ TransactionID }) => TransactionID)
-    const from = { by: ['TransactionID'] as const, ...(after.length > 0 && { after }) }
-    rows = await webhooks.page({ where: { Realm: realm }, ...from, limit: PAGE })
-    const dropped = rows.filter((row) => !reportsRemoval(row))
-    await Promise.all(dropped.map((row) => webhooks.replace(row, undefined)))
-  } while (rows.length === PAGE)
+    const from = after === undefined ? {} : { after: after.slice(-1) }
+    const page = { where: { Realm: realm }, by: ['TransactionID'], ...from, limit: PAGE } as const
+    after = (await webhooks.page(page)).map(({ TransactionID }) => TransactionID)
+    const dropped = after.filter(isDropped)
+    if (dropped.length > 0) await webhooks.remove({ where: { TransactionID: { in: dropped } } })
+  } while (after.length === PAGE)
   const filter = { realm: [realm], status: [...activeStatuses] }
   const visible = { realms: ['*'], processes: ['*'] }
-  const search = {
-    process: WEBHOOK_PROCESS,
-    filter,
-    order: 'created',
-    visible,
-    limit: PAGE,
-  } as const
+  const search = { process: WEBHOOK_PROCESS, filter, order: 'created', visible } as const
   const ids: string[] = []
   let page: RunPage = { runs: [], next: null }
   do {
-    page = await source.search({ ...search, after: page.next })
-    for (const run of page.runs) if (!reportsRemoval(run)) ids.push(run.TransactionID)
+    page = await source.search({ ...search, after: page.next, limit: PAGE })
+    ids.push(...page.runs.map(({ TransactionID }) => TransactionID).filter(isDropped))
   } while (page.next !== null)
   return ids
 }
