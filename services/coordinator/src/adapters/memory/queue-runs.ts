@@ -129,13 +129,13 @@ export function createMemoryQueue(
   /** Returns those of the ids for which the key has no place left. The queued run itself names its key. */
   const limitedOf = (
     Process: string,
-    keyId: string | null | undefined,
     ids: readonly string[],
     { now }: Times,
+    by: Actor | undefined,
   ): ReadonlySet<string> => {
     if (ids.length === 0) return new Set()
     const waits = ({ delayedBy, header: { Status, NotBefore } }: StoredRun) =>
-      delayedBy === keyId && Status === 'Queued' && Date.parse(NotBefore ?? '') > now
+      delayedBy === by?.shareOf && Status === 'Queued' && Date.parse(NotBefore ?? '') > now
     const added = [...new Set(ids)].filter(
       (TransactionID) =>
         table.get({ Process, TransactionID, ReplayID: 0 }) === undefined &&
@@ -145,38 +145,27 @@ export function createMemoryQueue(
     return new Set(added.slice(free))
   }
 
-  const queueAll = async (
-    process: ProcessOutline,
-    transactions: readonly NewTransaction[],
-    at: Times,
-    by: Actor | undefined,
-    start: StartOnArrival | undefined,
-  ): Promise<QueueResult[]> => {
-    const plain = transactions.filter((transaction) => !isDebounced(transaction))
-    const debounced = transactions.filter(isDebounced)
-    const first = queuePlain(process, plain, at, by, start)
-    const isCommitted = commit(...first.entries)
-    const second = queueDebounced(process, debounced, at, by)
-    await Promise.all([isCommitted, commit(...second.entries)])
-    // The method waits for the flush even if no run was added, because an existing run that it returns may not be
-    // flushed yet.
-    await flush()
-    const results = new Map([
-      ...plain.map((transaction, n) => [transaction, first.results[n]] as const),
-      ...debounced.map((transaction, n) => [transaction, second.results[n]] as const),
-    ])
-    // Each transaction is either in `plain` or in `debounced`, so each of them has a result.
-    return transactions.map((transaction) => results.get(transaction) as QueueResult)
-  }
-
-  // The places are counted and taken before another call can begin.
-  return (process, transactions, by, start) => {
+  return (process, all, by, start) => {
     const at = times()
-    const ids = idsOfShare(transactions, by, at.now)
-    const limited = limitedOf(process.name, by?.shareOf, ids, at)
-    return queueUnlimited(transactions, limited, (fitting) =>
-      queueAll(process, fitting, at, by, start),
-    )
+    const limited = limitedOf(process.name, idsOfShare(all, by, at.now), at, by)
+    // The runs are added to the table before another call can count the places.
+    return queueUnlimited(all, limited, async (transactions) => {
+      const plain = transactions.filter((transaction) => !isDebounced(transaction))
+      const debounced = transactions.filter(isDebounced)
+      const first = queuePlain(process, plain, at, by, start)
+      const isCommitted = commit(...first.entries)
+      const second = queueDebounced(process, debounced, at, by)
+      await Promise.all([isCommitted, commit(...second.entries)])
+      // The method waits for the flush even if no run was added, because an existing run that it returns may not be
+      // flushed yet.
+      await flush()
+      const results = new Map([
+        ...plain.map((transaction, n) => [transaction, first.results[n]] as const),
+        ...debounced.map((transaction, n) => [transaction, second.results[n]] as const),
+      ])
+      // Each transaction is either in `plain` or in `debounced`, so each of them has a result.
+      return transactions.map((transaction) => results.get(transaction) as QueueResult)
+    })
   }
 }
 

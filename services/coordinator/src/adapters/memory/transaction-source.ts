@@ -278,13 +278,10 @@ export async function createMemoryTransactionSource(
 
     search: async (request) => searchRuns(table.all(), request),
     async storedProcesses(isCounted = () => false) {
-      const runs = Map.groupBy(table.all(), ({ header }) => header.Process)
-      return new Map(
-        Array.from(runs, ([name, all]) => [
-          name,
-          isCounted(name) ? all.filter(({ header }) => !isOver(header.Status)).length : null,
-        ]),
-      )
+      const unfinished = Map.groupBy(table.active(), ({ header }) => header.Process)
+      const names = new Set(table.all().map(({ header }) => header.Process))
+      const countOf = (name: string): number => unfinished.get(name)?.length ?? 0
+      return new Map(Array.from(names, (name) => [name, isCounted(name) ? countOf(name) : null]))
     },
 
     async replay(process, transactionId, request, act) {
