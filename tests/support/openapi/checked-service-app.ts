@@ -8,7 +8,7 @@
  * system, `check-service-process.ts` replaces it. The code of the services is not changed for this.
  */
 import { createServiceApp as createApp } from '../../../packages/shared/src/http/service-app.ts'
-import '../../../packages/shared/test-support/openapi-schemas.ts'
+import { convertSchemasOnce } from '../../../packages/shared/test-support/openapi-schemas.ts'
 import {
   createResponseCheck,
   malformed,
@@ -19,6 +19,8 @@ import {
 import { DEVIATION, deviations } from './deviations.ts'
 
 export * from '../../../packages/shared/src/http/service-app.ts'
+
+convertSchemasOnce()
 
 /**
  * The documents that were already read in this process, by their text, with the checks that were created from them. Many
