@@ -96,6 +96,7 @@ export function recordsContract(name: string, open: () => Promise<TransactionSou
       expect(await names({ Process: 'OrderProcess', Name: 'c' })).toBe('c')
       expect(await names({ Reason: null, LastAt: { from: at(1) } })).toBe('ab')
       expect(await names({ Name: { in: ['d', 'b', 'none'] }, Cron: undefined })).toBe('bd')
+      expect(await names({ Name: { in: [] } })).toBe('')
       expect(await names({ LastAt: { from: at(2), until: at(4) } })).toBe('bc')
       expect(await names({ LastAt: { until: at(2) } })).toBe('a')
       expect(await names({ LastAt: { from: undefined, until: undefined }, Name: 'a' })).toBe('a')

@@ -28,7 +28,7 @@ function conditionOf(where: object, values: Values): string {
     if (typeof value !== 'object') return `${column} = ${given(values, value)}`
     if ('in' in value) {
       const list = (value.in as readonly unknown[]).map((one) => given(values, one))
-      return `${column} in (${list.join(', ')})`
+      return list.length === 0 ? 'false' : `${column} in (${list.join(', ')})`
     }
     const { from = '-infinity', until = 'infinity' } = value as { from?: string; until?: string }
     return `${column} >= ${given(values, from)} and ${column} < ${given(values, until)}`
