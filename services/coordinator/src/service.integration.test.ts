@@ -1,3 +1,4 @@
+import { createDatabase } from '@integration-host/postgres/test-support/database'
 import {
   CREDENTIALS_EXCHANGE,
   credentialRoutingKey,
@@ -387,7 +388,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
   })
 
   it('one bulk request queues ten thousand transactions, and a repeated request finds them before PostgreSQL has statistics', async () => {
-    const empty = use(await openBackends('real'))
+    const empty = use(await openBackends('real', undefined, createDatabase))
     const host = use(await startFixture(empty))
     expect(empty.database).not.toBeNull()
     await empty.database?.sql.unsafe('alter table "Order_Header" set (autovacuum_enabled = false)')

@@ -109,9 +109,10 @@ const silent = createLogger('test', 'silent')
 export async function openBackends(
   kind: 'embedded' | 'real',
   steps: Steps = { OrderProcess: ['order', 'report', 'csv'] },
+  openDatabase: () => Promise<TestDatabase> = takeDatabase,
 ): Promise<Backends> {
   const dataDir = await mkdtemp(join(tmpdir(), 'coordinator-'))
-  const database = kind === 'real' ? await takeDatabase() : null
+  const database = kind === 'real' ? await openDatabase() : null
   const prefix = database === null ? newPrefix() : await takePrefix(steps)
   return {
     kind,

@@ -64,18 +64,24 @@ export default async function setup(): Promise<() => Promise<void>> {
   const run = randomBytes(3).toString('hex')
   process.env['TEST_RUN'] = run
   return async () => {
-    await dropDatabases(backends.postgres?.url ?? '', run)
-    await stop()
+    try {
+      await dropDatabases(backends.postgres?.url ?? '', run)
+    } finally {
+      await stop()
+    }
   }
 }
 
 /** Drops the databases of a test run, whose names begin with `t` and the name of the run. */
 async function dropDatabases(url: string, run: string): Promise<void> {
   const sql = postgres(url, { max: 1, onnotice: () => {} })
-  const databases = await sql<{ name: string }[]>`
-    select datname as name from pg_database where starts_with(datname, ${`t${run}`})`
-  for (const { name } of databases) await sql`drop database ${sql(name)} with (force)`
-  await sql.end()
+  try {
+    const databases = await sql<{ name: string }[]>`
+      select datname as name from pg_database where starts_with(datname, ${`t${run}`})`
+    for (const { name } of databases) await sql`drop database if exists ${sql(name)} with (force)`
+  } finally {
+    await sql.end()
+  }
 }
 
 /**

@@ -16,8 +16,9 @@ export interface DueRefreshesDeps extends Pick<CustodyDeps, 'store' | 'now' | 's
 const PAUSE_MS = { shortest: 50, longest: 1_000 } as const
 /**
  * The time after which the refresh of a credential is due again, in milliseconds, unless the refresh has stored another
- * time with its token pair or its failure. It stores none if the process died, if the refresh was deferred (calls to the
- * provider are blocked, the store has failed over, the process shuts down), or if it threw an error.
+ * time with its token pair or its failure. It stores none if the process died, if it sent nothing or was deferred (another
+ * replica refreshes, calls to the provider are blocked, the store has failed over, the process shuts down), or if it threw
+ * an error.
  */
 const POSTPONE_MS = 30_000
 
