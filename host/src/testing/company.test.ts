@@ -98,7 +98,7 @@ describe('a company of a test host', () => {
     expect([run.status, run.errorClass]).toEqual(['Failed', 'http_404'])
   })
 
-  it('a test host that sends all notices before the end of a grant uses less than a second of processor time', async () => {
+  it('a test host that sends all notices before the end of a grant uses less than two seconds of processor time', async () => {
     const startedAt = process.cpuUsage()
     await using host = await startTestHost({
       processes: customers,
@@ -114,7 +114,7 @@ describe('a company of a test host', () => {
     expect(company.notices.map(({ days }) => days)).toEqual([90, 30, 7])
     const run = await host.run(customers, 'c-1', { name: 'Ada' }, { realm: '42' })
     run.toHaveStatus('Completed')
-    expect(cpuMs(startedAt)).toBeLessThan(1_000)
+    expect(cpuMs(startedAt)).toBeLessThan(2_000) // 0.6 to 1.1 s; polling all the time would need hours
   })
 
   it('a test host rejects a fault that the sandbox does not know, and reports the reason', async () => {

@@ -108,7 +108,7 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
   }
 
   const { source } = deps
-  const tracked = trackedSource(source, work, () => isDead)
+  const tracked = trackedStore(source, work, () => isDead)
   const replicaSource: TransactionSource = {
     ...tracked,
     // The test host learns only from a delivered message which step is in progress. Therefore this `queue` only stores
@@ -184,25 +184,31 @@ function stepOf({ type, content }: Delivery): { process: string; step: string } 
 }
 
 /**
- * Returns a transaction source that counts each call as work in flight. Once the replica is dead, every call is
- * rejected as if the store were unavailable.
+ * Returns a store that counts each call as work in flight: a transaction source, or the rows of a table that it returns.
+ * Once the replica is dead, every call is rejected as if the store were unavailable.
  */
-function trackedSource(
-  source: TransactionSource,
+function trackedStore<Store extends object>(
+  store: Store,
   work: WorkInFlight,
   isDead: () => boolean,
-): TransactionSource {
-  const members = Object.entries(source).map(([name, member]: [string, unknown]) => {
+): Store {
+  const members = Object.entries(store).map(([name, member]: [string, unknown]) => {
     if (typeof member !== 'function') return [name, member]
+    const call = (...args: readonly unknown[]): unknown => Reflect.apply(member, store, args)
+    if (name === ('records' satisfies keyof TransactionSource))
+      return [
+        name,
+        (...args: readonly unknown[]) => trackedStore(call(...args) as object, work, isDead),
+      ]
     return [
       name,
       (...args: readonly unknown[]): unknown => {
         if (isDead())
           return Promise.reject(new IntegrationError('store_unavailable', 'the worker is dead'))
-        const result: unknown = Reflect.apply(member, source, args)
+        const result = call(...args)
         return result instanceof Promise ? work.track(result) : result
       },
     ]
   })
-  return Object.fromEntries(members) as TransactionSource // the members keep their types
+  return Object.fromEntries(members) as Store // the members keep their types
 }

@@ -9,7 +9,11 @@ export interface WebhookRow {
   readonly At: string
 }
 
-export const WEBHOOKS: RecordKind<WebhookRow> = { table: 'Order_Webhook', key: ['TransactionID'] }
+export const WEBHOOKS: RecordKind<WebhookRow> = {
+  table: 'Order_Webhook',
+  key: ['TransactionID'],
+  columns: ['TransactionID', 'Receiver', 'Realm', 'At'],
+}
 
 export interface WebhookBacklog {
   readonly receiver: string

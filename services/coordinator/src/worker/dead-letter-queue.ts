@@ -35,9 +35,7 @@ export interface DeadLetterQueue extends ProcessQueue<DeadMessage> {
   publishAgain(process: string, message: DeadMessage): Promise<void>
 }
 
-/**
- * The maximum number of unacknowledged dead letters. This is also the maximum number that one INSERT statement stores.
- */
+/** The maximum number of unacknowledged dead letters, which are stored at the same time. */
 const PREFETCH = 20
 const ID_HEADER = 'original-message-id'
 const BYTES_HEADER = 'original-bytes'
