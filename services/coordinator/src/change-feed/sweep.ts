@@ -106,15 +106,16 @@ export function createChangeFeed({
     const published = new Set<string>()
     /** The time of the earliest change that the next sweep must read again. */
     let deferredFrom = Infinity
+    /** The ids of the entries whose objects were read, and could not be compared. */
+    const seen = new Set<string>()
     const { until, unread, incomplete, error } = await readChanges(requests, {
       entities,
       since: from,
       now: now(),
       async onObjects(objects) {
-        deferredFrom = Math.min(
-          deferredFrom,
-          (await proof.compare(realm, objects, now())) ?? Infinity,
-        )
+        const left = await proof.compare(realm, objects, now())
+        deferredFrom = Math.min(deferredFrom, left.readAgainFrom ?? Infinity)
+        for (const id of left.seen) seen.add(id)
         const events = objects
           // Changes before the cursor were published by an earlier sweep.
           .filter(({ changedAt }) => changedAt >= Math.floor(begin / 1_000) * 1_000)
@@ -126,7 +127,7 @@ export function createChangeFeed({
       },
     })
     if (error !== null) return failed('change_feed_rejected', error)
-    if (entities.length > 0) await proof.finish(realm, { from, until, except: incomplete })
+    if (entities.length > 0) await proof.finish(realm, { from, until, except: incomplete, seen })
     const result = {
       position: new Date(Math.min(until, deferredFrom)).toISOString(),
       events: published.size,

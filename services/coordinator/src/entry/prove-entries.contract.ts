@@ -162,16 +162,65 @@ export function proveEntriesContract(name: string, open: () => Promise<MovableSo
       await claim(other.run)
       const changedAt = now - MINUTE
       const fresh = { ...seen({ SyncToken: '1', DocNumber: 'B-1' }), changedAt }
-      expect(await proof().compare('42', [fresh], now)).toBe(changedAt)
+      expect(await proof().compare('42', [fresh], now)).toMatchObject({ readAgainFrom: changedAt })
       expect(await state()).toMatchObject({ State: 'Recorded' })
       expect(events).toEqual([])
-      expect(await proof().compare('42', [fresh], now + 10 * MINUTE)).toBeNull()
+      expect(await proof().compare('42', [fresh], now + 10 * MINUTE)).toEqual({
+        readAgainFrom: null,
+        seen: [],
+      })
       expect(await state()).toMatchObject({ State: 'ChangedOutside' })
+    })
+
+    it.each<[string, object]>([
+      ['because a run of the company is in progress', { SyncToken: '5', DocNumber: 'B-1' }],
+      ['because it is older than the write', { SyncToken: '3' }],
+    ])('an object that sweeps read and cannot compare, %s, is not missing', async (_, change) => {
+      const at = await write('1', { syncToken: '4' })
+      const [other] = await source.queue(process, [
+        { TransactionID: '2', InitialData: null, Realm: '42' },
+      ])
+      if (other?.run === undefined) throw new Error('not queued')
+      await claim(other.run)
+      const range = { from: at - 10 * MINUTE, until: at + MINUTE, except: [] }
+      const object = { ...seen(change), changedAt: now }
+      for (let sweep = 1; sweep <= 3; sweep += 1) {
+        const { seen: found } = await proof().compare('42', [object], now)
+        expect(found).toHaveLength(1)
+        await proof().finish('42', { ...range, seen: new Set(found) })
+      }
+      expect(await state()).toMatchObject({ State: 'Recorded', isChecked: false })
+      expect(events).toEqual([])
+    })
+
+    it('a difference is not reported although a hundred sweeps of the company are in progress beside its run', async () => {
+      await write('1')
+      const sweeps = { ...process, name: 'ChangeFeed' }
+      const started = [
+        ...(await source.queue(process, [{ TransactionID: '2', InitialData: 1, Realm: '42' }])),
+        ...(await source.queue(
+          sweeps,
+          Array.from({ length: 100 }, (_, n) => ({
+            TransactionID: `sweep ${n}`,
+            InitialData: 1,
+            Realm: '42',
+          })),
+        )),
+      ]
+      for (const { run } of started) if (run !== undefined) await claim(run)
+      const fresh = { ...seen({ SyncToken: '1', DocNumber: 'B-1' }), changedAt: now }
+      expect(await proof().compare('42', [fresh], now)).toMatchObject({ readAgainFrom: now })
+      expect(events).toEqual([])
     })
 
     it('an object is missing after two sweeps that have read the time of its creation completely', async () => {
       const at = await write('1')
-      const range = { from: at - 10 * MINUTE, until: at + MINUTE, except: [] }
+      const range = {
+        from: at - 10 * MINUTE,
+        until: at + MINUTE,
+        except: [],
+        seen: new Set<string>(),
+      }
       expect(await proof().readFrom('42', at, now)).toBe(at - 5 * MINUTE)
       for (const read of [
         range,
@@ -193,7 +242,12 @@ export function proveEntriesContract(name: string, open: () => Promise<MovableSo
     it('an object that was seen once is never missing, because the change feed contains changed objects only', async () => {
       const at = await write('1')
       await proof().compare('42', [seen({})], now)
-      const range = { from: at - 10 * MINUTE, until: at + MINUTE, except: [] }
+      const range = {
+        from: at - 10 * MINUTE,
+        until: at + MINUTE,
+        except: [],
+        seen: new Set<string>(),
+      }
       for (const read of [range, range, range]) await proof().finish('42', read)
       expect(await state()).toMatchObject({ State: 'Verified' })
       expect(await proof().readFrom('42', at, now)).toBe(at)

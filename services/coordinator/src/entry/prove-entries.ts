@@ -7,9 +7,11 @@
  *     sweep reads it again.
  * P4  An object is missing only if no sweep has ever seen it, and two sweeps have read the time of its creation
  *     completely. The change feed contains changed objects only, so absence says nothing about an object that was seen.
+ *     A sweep has also seen an object that it could not compare yet (P3) or not at all.
  */
 import { installationValues } from '../records/installation.ts'
 import { iso } from '../records/records.ts'
+import type { RunPage } from '../run/run-search.ts'
 import type { TransactionSource } from '../run/transaction-source.ts'
 import {
   countEntries,
@@ -48,6 +50,14 @@ export interface ProofDeps {
   readonly publish: (event: EntryEvent) => Promise<void>
 }
 
+/** What a comparison of objects leaves open. */
+export interface Uncompared {
+  /** The time, epoch ms, of the earliest change that must be read again (P3); `null` if there is none. */
+  readonly readAgainFrom: number | null
+  /** The ids of the entries whose objects exist or are deleted, but say nothing about the entry now. */
+  readonly seen: readonly string[]
+}
+
 /** The result of a comparison. */
 type Found = Omit<EntryCheck, 'EntryID'>
 
@@ -69,6 +79,8 @@ const MAX_UNSEEN = 10_000
 const READERS: ReadonlySet<string> = new Set(['ChangeFeed', 'ChangeLook'])
 /** The statuses of runs that may have made a call whose result is not recorded. */
 const IN_FLIGHT = ['Running', 'Retrying', 'Undoing'] as const
+/** How many of these runs are read at once: those that read can be many, if many runs wait for changes. */
+const RUNS_PAGE = 100
 
 export type EntryProof = ReturnType<typeof createEntryProof>
 
@@ -84,15 +96,19 @@ export function createEntryProof({ source, keeper, publish }: ProofDeps) {
     })
 
   async function mayHaveUnrecordedWrites(realm: string): Promise<boolean> {
-    const page = await source.search({
-      process: null,
-      filter: { realm: [realm], status: [...IN_FLIGHT], children: true },
-      order: 'created',
-      visible: { realms: ['*'], processes: ['*'] },
-      after: null,
-      limit: 3,
-    })
-    return page.runs.some(({ Process }) => !READERS.has(Process))
+    let page: RunPage = { runs: [], next: null }
+    do {
+      page = await source.search({
+        process: null,
+        filter: { realm: [realm], status: [...IN_FLIGHT], children: true },
+        order: 'created',
+        visible: { realms: ['*'], processes: ['*'] },
+        after: page.next,
+        limit: RUNS_PAGE,
+      })
+      if (page.runs.some(({ Process }) => !READERS.has(Process))) return true
+    } while (page.next !== null)
+    return false
   }
 
   /** Stores the results, after it has published what they report. */
@@ -118,15 +134,16 @@ export function createEntryProof({ source, keeper, publish }: ProofDeps) {
       return Math.min(begin, Math.max(from, now - FEED_MS))
     },
 
-    /** Compares objects. Returns the time, epoch ms, of the earliest change that must be read again (P3), or `null`. */
+    /** Compares objects with their entries. */
     async compare(
       realm: string,
       objects: readonly ProvenObject[],
       now: number,
-    ): Promise<number | null> {
+    ): Promise<Uncompared> {
       const entries = await source.newestEntries(realm, objects)
       const known = new Map(entries.map((entry) => [`${entry.Entity} ${entry.EntityID}`, entry]))
-      let deferredFrom: number | null = null
+      let readAgainFrom: number | null = null
+      const seen: string[] = []
       const checks: EntryCheck[] = []
       let isBusy: boolean | null = null
       for (const object of objects) {
@@ -135,27 +152,47 @@ export function createEntryProof({ source, keeper, publish }: ProofDeps) {
         const found = await compareEntry(entry, object, () =>
           keeper.changedFields(entry, object.content),
         )
-        if (found === null) continue
+        if (found === null) {
+          seen.push(entry.EntryID)
+          continue
+        }
         if (isOutside(found.State) && object.changedAt >= now - FRESH_MS) {
           isBusy ??= await mayHaveUnrecordedWrites(realm)
           if (isBusy) {
-            deferredFrom = Math.min(deferredFrom ?? Infinity, object.changedAt)
+            readAgainFrom = Math.min(readAgainFrom ?? Infinity, object.changedAt)
+            seen.push(entry.EntryID)
             continue
           }
         }
         checks.push(await settle(entry, found, object.changedAt))
       }
       await source.checkEntries(checks)
-      return deferredFrom
+      return { readAgainFrom, seen }
     },
 
-    /** Reports entries as missing (P4), and stores what the sweep has read. `except` are the entities that it has not read. */
+    /**
+     * Reports entries as missing (P4), and stores what the sweep has read. `except` are the entities that it has not read,
+     * `seen` the ids of the entries that `compare` has returned as such.
+     */
     async finish(
       realm: string,
-      { from, until, except }: { from: number; until: number; except: readonly string[] },
+      {
+        from,
+        until,
+        except,
+        seen,
+      }: {
+        from: number
+        until: number
+        except: readonly string[]
+        seen: ReadonlySet<string>
+      },
     ): Promise<void> {
       const before = await ranges.get(realm)
-      const entries = before === undefined ? [] : await unseen(realm, MAX_UNSEEN)
+      const entries =
+        before === undefined
+          ? []
+          : (await unseen(realm, MAX_UNSEEN)).filter(({ EntryID }) => !seen.has(EntryID))
       const checks: EntryCheck[] = []
       for (const entry of entries) {
         const at = Date.parse(entry.RecordedAt)
