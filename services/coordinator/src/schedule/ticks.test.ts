@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { ScheduleTiming } from './schedule.ts'
-import { dueTicks, delaySeconds, MAX_CAUGHT_UP, type Ticks } from './ticks.ts'
+import { dueTicks, delaySeconds, isOverlooked, MAX_CAUGHT_UP, type Ticks } from './ticks.ts'
 
 const at = (time: string): number => Date.parse(time)
 const timing = (change: Partial<ScheduleTiming> = {}): ScheduleTiming => ({
@@ -81,6 +81,18 @@ describe('the times for which a due schedule starts runs', () => {
     })
     // When the clock has jumped back to 12:00:02, the schedule must not be due: its next time is 14:00.
     expect(jumped.nextAt).toBeGreaterThan(at('2026-11-23T12:00:02Z'))
+  })
+})
+
+describe('a stored next time that is later than the next time of the schedule', () => {
+  const [ten, eleven] = ['2026-11-23T10:00:00Z', '2026-11-23T11:00:00Z']
+  it.each([
+    ['is overlooked if the schedule has never fired', eleven, null, true],
+    ['is overlooked if the schedule last fired before', eleven, '2026-11-23T09:00:00Z', true],
+    ['is right if the next time has fired, because the clock was set back', eleven, ten, false],
+    ['is right if it is the next time', ten, '2026-11-23T09:00:00Z', false],
+  ])('%s', (_, NextAt, LastAt, isExpected) => {
+    expect(isOverlooked(at(ten), { NextAt, LastAt })).toBe(isExpected)
   })
 })
 
