@@ -136,7 +136,10 @@ describe('the throttle of a realm', () => {
     const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
     const first = await limits.acquire('1', waitLimit())
     const waiting = Array.from({ length: 100 }, () => limits.acquire('1', waitLimit()))
-    await expect(limits.acquire('1', waitLimit())).rejects.toMatchObject({ code: 'throttled' })
+    await expect(limits.acquire('1', waitLimit())).rejects.toMatchObject({
+      code: 'throttled',
+      retryAfterSeconds: 1,
+    })
     first.release()
     await expect(waiting[0]).resolves.toBeDefined()
   })

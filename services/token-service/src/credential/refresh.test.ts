@@ -138,6 +138,20 @@ it('if the store lost the pair whose refresh token is rejected, the older pair t
   expect(reports).toMatchObject([{ outcome: 'refreshed' }])
 })
 
+it.each([
+  ['a stored pair wakes the relay of the outbox', 'committed', 1],
+  ['a superseded pair has no event, so it does not', 'superseded', 0],
+] as const)('%s', async (_, stored, wakes) => {
+  const store = storeOf(async () => 'committed')
+  let woken = 0
+  const { routine } = startRoutine(
+    { ...store, commit: async () => stored },
+    { notifyOutbox: () => void (woken += 1) },
+  )
+  await routine.refresh(NAME, { kind: 'fresh' }, 'routine')
+  expect(woken).toBe(wakes)
+})
+
 describe('the refresh intent of an earlier lease (I5 of refresh.ts)', () => {
   it.each([
     [90_000, 2_000],
