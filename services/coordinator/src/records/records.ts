@@ -88,8 +88,9 @@ export interface Records<Row extends object> {
   page(page: RecordPage<Row>): Promise<readonly Row[]>
   /**
    * Stores `after`, and the entry of the action log, in one database transaction, if the stored row is still the one
-   * that `rows` or `page` has returned as `before`. Otherwise, returns false without a change. `undefined` stands for a row that
-   * does not exist: without `before` a row is added, without `after` it is removed, without both only the entry is stored.
+   * that `rows` or `page` has returned as `before`. Otherwise, returns false without a change. `undefined` stands for a
+   * row that does not exist: without `before` a row is added, without `after` it is removed, without both only the entry
+   * is stored.
    */
   replace(before: Row | undefined, after: Row | undefined, action?: NewAction): Promise<boolean>
   /** Counts the rows of each group, in the order of the values of the groups. */
@@ -97,11 +98,14 @@ export interface Records<Row extends object> {
     which: RecordCounting<Row, By>,
   ): Promise<readonly RecordCount<Row, By>[]>
   /**
-   * Removes rows, or only the first ones in the order of `by`, and stores one entry of the action log if there were any, in
-   * one database transaction. Returns their number.
+   * Removes rows, or only the first ones in the order of `by`, and stores one entry of the action log if there were any,
+   * in one database transaction. Returns their number.
    */
   remove(which: RecordRemoval<Row>, action?: NewAction): Promise<number>
-  /** The number of rows of 64 KiB that a group of rows should have at most, because of the space they take. */
+  /**
+   * The number of rows of 64 KiB that a group of rows should have at most, because of the space they take. It differs
+   * between memory and disk, so a store cannot choose it. Only dead letters are that large.
+   */
   readonly capacity: number
 }
 
